@@ -1,0 +1,1 @@
+//! Commitments to arguments and results. Must not know where they are stored.

@@ -1,0 +1,1 @@
+//! The manifest model: parsing, defaults, rules. Must not know runs or the ledger.
