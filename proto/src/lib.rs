@@ -2,11 +2,20 @@
 //! next; everything that does something lives in `reversi-actors` and above.
 #![warn(missing_docs)]
 
+pub mod access;
+pub mod aggregate;
 pub mod canonical;
+pub mod claim;
 pub mod commit;
+pub mod config;
+pub mod event;
 pub mod hash;
 pub mod ids;
 pub mod ledger;
 pub mod manifest;
+pub mod restart;
+pub mod retry;
+pub mod run;
 pub mod time;
+pub mod undo;
 pub mod wake;

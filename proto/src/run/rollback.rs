@@ -1,0 +1,251 @@
+//! The order of a rollback: by step number, newest first, along edges. Must not know how an inverse is called.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Run, RunAnswer, RunEffect, RunReject, RunStatus, Step, StepStatus};
+use crate::aggregate::Decision;
+use crate::event::RollbackEvent;
+use crate::event::v1::{Executor, RequestKey, RollbackFinished, RollbackStarted};
+use crate::ids::{RollbackId, StepNo, ToolName};
+use crate::manifest::Effect;
+use crate::undo::{NotReady, Phase, Undo, Verified};
+
+/// An operator's wish to undo a run.
+#[derive(Debug, Clone)]
+pub struct StartRollback {
+    /// Minted by the caller.
+    pub id: RollbackId,
+    /// Who runs the inverses.
+    pub executor: Executor,
+    /// Only these steps; None: all.
+    pub steps: Option<Vec<StepNo>>,
+    /// Only steps from this number on.
+    pub to_step: Option<StepNo>,
+    /// Which upstream serves which undo tool, as the daemon sees it now.
+    pub upstreams: BTreeMap<ToolName, String>,
+    /// For retries.
+    pub request: Option<RequestKey>,
+}
+
+/// What a rollback has to do for a step, by the step alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disposition {
+    /// There is an inverse and everything it needs.
+    Compensate,
+    /// Nothing to undo.
+    Skip(&'static str),
+    /// No inverse exists.
+    NotUndoable,
+    /// A value that the inverse needs was never seen.
+    Unrecoverable,
+    /// Nobody knows whether it happened: settle it first.
+    Unresolved,
+}
+
+/// Where a step stands in the rollback that is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing to do, or not selected.
+    Nothing,
+    /// Undone.
+    Done,
+    /// To be attempted now.
+    Ready,
+    /// A call, a read-back or a timer is on its way.
+    Moving,
+    /// Ready but for a person's approval.
+    AwaitingApproval,
+    /// Something above it along the edges isn't done.
+    Deferred,
+    /// Failed, uncertain or unresolved: a person must settle it.
+    Stuck,
+}
+
+impl Step {
+    pub(super) fn disposition(&self) -> Disposition {
+        let harmless = match self.effect {
+            Some(Effect::ReadOnly) => Some("read_only"),
+            Some(Effect::Idempotent) => Some("idempotent"),
+            Some(Effect::Reversible | Effect::Compensable | Effect::Irreversible) | None => None,
+        };
+        match (self.status, harmless) {
+            (StepStatus::Blocked, _) => Disposition::Skip("blocked"),
+            (StepStatus::Failed, _) => Disposition::Skip("failed"),
+            (StepStatus::InFlight | StepStatus::Uncertain | StepStatus::Succeeded, Some(why)) => Disposition::Skip(why),
+            (StepStatus::InFlight | StepStatus::Uncertain, None) => Disposition::Unresolved,
+            (StepStatus::Succeeded, None) if self.undo_pin.is_none() => Disposition::NotUndoable,
+            (StepStatus::Succeeded, None) if !self.recoverable() => Disposition::Unrecoverable,
+            (StepStatus::Succeeded, None) => Disposition::Compensate,
+        }
+    }
+
+    /// Whether the undo is over for good, without a word from a person.
+    fn turn_by_undo(&self, rollback: &RollbackId) -> Option<Turn> {
+        let undo = self.undo.as_deref()?;
+        match undo.phase() {
+            Phase::Compensated(_) => Some(Turn::Done),
+            Phase::Calling { .. } | Phase::Waiting { .. } | Phase::Reading { .. } => Some(Turn::Moving),
+            Phase::Uncertain => Some(Turn::Stuck),
+            Phase::Failed if !undo.may_start(rollback) => Some(Turn::Stuck),
+            Phase::Failed | Phase::Idle => None,
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn decide_rollback(&self, start: &StartRollback) -> Result<Decision<RunAnswer>, RunReject> {
+        if start.executor == Executor::Worker {
+            return Err(RunReject::Invalid(
+                "executor \"worker\" is not available in this version; leave executor out to let the daemon undo",
+            ));
+        }
+        match self.status {
+            RunStatus::RollingBack if self.is_retry_of_rollback(start) => {
+                return Ok(Decision::already(RunAnswer::Done));
+            }
+            RunStatus::RollingBack => return Err(RunReject::RollbackInProgress { run: self.id.clone() }),
+            RunStatus::PartlyRolledBack | RunStatus::RolledBack if self.is_retry_of_rollback(start) => {
+                return Ok(Decision::already(RunAnswer::Done));
+            }
+            RunStatus::Active | RunStatus::Sealed | RunStatus::PartlyRolledBack => {}
+            RunStatus::RolledBack | RunStatus::Absent => {
+                let (run, status) = (self.id.clone(), self.status.as_str());
+                return Err(RunReject::NotActive { run, status, what: "further rollback" });
+            }
+        }
+        if let Some(step) = start.steps.iter().flatten().copied().find(|no| self.step(*no).is_none()) {
+            return Err(RunReject::NoStep { run: self.id.clone(), step });
+        }
+        let steps = match (&start.steps, start.to_step) {
+            (Some(steps), _) => Some(steps.clone()),
+            (None, Some(from)) => Some(self.steps.iter().map(|step| step.no).filter(|no| *no >= from).collect()),
+            (None, None) => None,
+        };
+        let body = RollbackStarted {
+            executor: start.executor,
+            request: start.request,
+            rollback: start.id.clone(),
+            steps,
+            upstreams: self.upstreams_in_use(&start.upstreams),
+        };
+        Ok(self.append(vec![RollbackEvent::Started(body, ()).into()], RunAnswer::Done))
+    }
+
+    fn is_retry_of_rollback(&self, start: &StartRollback) -> bool {
+        match (&self.rollback, start.request) {
+            (Some(rollback), Some(asked)) => rollback.request == Some(asked),
+            (Some(_) | None, None) | (None, Some(_)) => false,
+        }
+    }
+
+    fn upstreams_in_use(&self, all: &BTreeMap<ToolName, String>) -> BTreeMap<ToolName, String> {
+        let used: BTreeSet<_> = self.steps.iter().filter_map(|step| Some(&step.undo_pin.as_ref()?.tool)).collect();
+        all.iter().filter(|(tool, _)| used.contains(tool)).map(|(tool, name)| (tool.clone(), name.clone())).collect()
+    }
+
+    /// Every step's turn, newest first. A step that isn't done holds back all earlier steps of its upstream and of the
+    /// tools that it required, through steps that have nothing to undo themselves.
+    pub(super) fn turns(&self) -> Vec<(&Step, Turn)> {
+        let Some(rollback) = &self.rollback else { return Vec::new() };
+        let selection: Option<BTreeSet<StepNo>> = rollback.selection.as_ref().map(|s| s.iter().copied().collect());
+        let mut held_upstreams: BTreeSet<&str> = BTreeSet::new();
+        let mut held_tools: BTreeSet<&ToolName> = BTreeSet::new();
+        let mut turns = Vec::with_capacity(self.steps.len());
+        for step in self.steps.iter().rev() {
+            let upstream = step.undo_pin.as_ref().and_then(|pin| rollback.upstreams.get(&pin.tool));
+            let upstream = upstream.map_or("", String::as_str);
+            let held = held_tools.contains(&step.tool);
+            let selected = selection.as_ref().is_none_or(|selection| selection.contains(&step.no));
+            let turn = if selected { self.turn(step, held || held_upstreams.contains(upstream)) } else { Turn::Nothing };
+            let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::InFlight | StepStatus::Uncertain);
+            let open = match turn {
+                Turn::Nothing | Turn::Done => false,
+                Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
+            };
+            if open {
+                held_upstreams.insert(upstream);
+            }
+            if ran && (open || held) {
+                held_tools.extend(&step.requires);
+            }
+            turns.push((step, turn));
+        }
+        turns
+    }
+
+    fn turn(&self, step: &Step, held: bool) -> Turn {
+        let Some(rollback) = &self.rollback else { return Turn::Nothing };
+        match step.disposition() {
+            Disposition::Skip(_) | Disposition::NotUndoable | Disposition::Unrecoverable => Turn::Nothing,
+            Disposition::Unresolved => Turn::Stuck,
+            Disposition::Compensate => match step.turn_by_undo(&rollback.id) {
+                Some(turn) => turn,
+                None if held => Turn::Deferred,
+                None if step.undo_pin.as_ref().is_some_and(|pin| pin.approval) => Turn::AwaitingApproval,
+                None => Turn::Ready,
+            },
+        }
+    }
+
+    /// Has this step's turn come? The rollback that may call its inverse now, or why not.
+    pub fn turn_of(&self, no: StepNo) -> Result<RollbackId, NotReady> {
+        let rollback = match (&self.rollback, self.status) {
+            (Some(rollback), RunStatus::RollingBack) => rollback,
+            _ => return Err(NotReady::NotRollingBack),
+        };
+        let turn = self.turns().into_iter().find(|(step, _)| step.no == no).map_or(Turn::Nothing, |(_, turn)| turn);
+        match turn {
+            Turn::Ready | Turn::Moving => Ok(rollback.id.clone()),
+            Turn::Deferred => Err(NotReady::Deferred),
+            Turn::AwaitingApproval => Err(NotReady::AwaitingApproval),
+            Turn::Nothing | Turn::Done | Turn::Stuck => Err(NotReady::NotPlanned),
+        }
+    }
+
+    pub(super) fn rollback_effects(&self) -> Vec<RunEffect> {
+        match self.status {
+            RunStatus::RollingBack => {
+                let turns = self.turns();
+                let ready: Vec<_> = turns
+                    .iter()
+                    .filter(|(_, turn)| *turn == Turn::Ready)
+                    .map(|(step, _)| RunEffect::DriveUndo(step.no))
+                    .collect();
+                let waits = turns.iter().any(|(_, turn)| matches!(turn, Turn::Moving | Turn::AwaitingApproval));
+                if ready.is_empty() && !waits { vec![RunEffect::FinishRollback] } else { ready }
+            }
+            RunStatus::PartlyRolledBack | RunStatus::RolledBack if self.sealed_before && !self.sealed => {
+                vec![RunEffect::SealAgain]
+            }
+            RunStatus::Absent
+            | RunStatus::Active
+            | RunStatus::Sealed
+            | RunStatus::PartlyRolledBack
+            | RunStatus::RolledBack => vec![],
+        }
+    }
+
+    pub(super) fn decide_finish(&self) -> Decision<RunAnswer> {
+        let (Some(rollback), true) = (&self.rollback, self.rollback_effects() == [RunEffect::FinishRollback]) else {
+            return Decision::already(RunAnswer::Done);
+        };
+        let (complete, verified) = self.verdict();
+        let body = RollbackFinished { complete, rollback: rollback.id.clone(), verified };
+        self.append(vec![RollbackEvent::Finished(body, ()).into()], RunAnswer::Done)
+    }
+
+    /// (nothing was left undone, every declared read-back matched)
+    pub(super) fn verdict(&self) -> (bool, bool) {
+        let left = self.turns().iter().any(|(step, turn)| match turn {
+            Turn::Nothing => {
+                step.disputed || matches!(step.disposition(), Disposition::NotUndoable | Disposition::Unrecoverable)
+            }
+            Turn::Done => step.disputed,
+            Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
+        });
+        let unverified = self.steps.iter().any(|step| {
+            let phase = step.undo.as_deref().map(Undo::phase);
+            matches!(phase, Some(Phase::Compensated(Verified::Unverified) | Phase::Failed | Phase::Uncertain))
+        });
+        (!left, !unverified)
+    }
+}
