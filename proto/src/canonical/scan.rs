@@ -7,7 +7,7 @@ use super::{DEPTH_MAX, number, order};
 /// Whether the whole text is one canonical value.
 pub(super) fn text_is_canonical(text: &str) -> bool {
     let mut scanner = Scanner::new(text);
-    scanner.value(0) && scanner.at == text.len()
+    scanner.value(0) && scanner.at_end()
 }
 
 /// A position in a text that should be canonical. After a `false` or `None` the position means nothing.
@@ -22,9 +22,9 @@ impl<'a> Scanner<'a> {
         Self { text, at: 0 }
     }
 
-    /// What is left of the text.
-    pub(crate) fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+    /// Whether nothing is left.
+    pub(crate) fn at_end(&self) -> bool {
+        self.at == self.text.len()
     }
 
     /// Steps over exactly this.
@@ -124,6 +124,28 @@ impl<'a> Scanner<'a> {
             if !self.literal(",") {
                 return self.literal("}");
             }
+        }
+    }
+}
+
+/// The members of a canonical object (keys as they stand in the text, values as raw text); none if it is no object.
+pub(crate) fn members(object: &str, depth: usize) -> Option<Vec<(&str, &str)>> {
+    let mut scanner = Scanner::new(object);
+    let mut members = Vec::new();
+    if !scanner.literal("{") {
+        return None;
+    }
+    if scanner.literal("}") {
+        return Some(members);
+    }
+    loop {
+        let key = scanner.string()?;
+        if !scanner.literal(":") {
+            return None;
+        }
+        members.push((key, scanner.raw_value(depth)?));
+        if !scanner.literal(",") {
+            return scanner.literal("}").then_some(members);
         }
     }
 }
