@@ -1,1 +1,33 @@
-//! The manifest model: parsing, defaults, rules. Must not know runs or the ledger.
+//! The manifest model: loading, defaults, rules, references. Must not know runs, the ledger or any file system: texts
+//! come in as bytes with a name.
+mod build;
+mod build_parts;
+mod diagnostic;
+mod expect;
+mod load;
+mod mcp;
+mod model;
+mod node;
+mod path;
+mod reference;
+mod restore;
+mod scalar;
+mod set;
+mod template;
+mod undo;
+mod walk;
+
+pub use diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic};
+pub use expect::{Expectations, Mismatch, same_value};
+pub use load::{DEPTH_MAX, FILE_BYTES_MAX, load};
+pub use mcp::mcp_result_value;
+pub use model::{
+    Approval, ApprovalRules, ArgumentMap, Audit, BlastRadius, Compensation, CompensationKind, Effect, EvidenceExport,
+    Fields, Idempotency, IdempotencyScope, Manifest, OnTimeout, Retry, Risk, Status, Verification,
+};
+pub use path::{PathError, Segment, ValuePath};
+pub use reference::{Reference, ReferenceError, Root};
+pub use restore::RestoreError;
+pub use set::ManifestSet;
+pub use template::{KeyTemplate, TemplateError, TemplateSyntaxError};
+pub use undo::{Captured, Missing, build_arguments, undo_values};

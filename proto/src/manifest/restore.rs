@@ -1,0 +1,57 @@
+//! Back from the normalized form. The same walker reads it, so that a restored manifest has passed the same rules.
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::build::{Form, manifests};
+use super::diagnostic::{Diagnostic, Report};
+use super::model::Manifest;
+use super::node::Node;
+use crate::canonical::Canonical;
+
+/// Why a text is not the normalized form of a manifest.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RestoreError {
+    /// It breaks rules.
+    #[error("not a valid normalized manifest: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    Invalid(Vec<Diagnostic>),
+    /// It is a valid manifest in another form than the normalized one, so its checksum would change.
+    #[error("not in normalized form: expected {expected}, got {got}")]
+    NotNormalized {
+        /// The normalized form.
+        expected: String,
+        /// What was given.
+        got: String,
+    },
+}
+
+impl Manifest {
+    /// Restores a manifest from its journaled text. It has the same text and checksum again.
+    pub fn from_canonical(text: &Canonical) -> Result<Self, RestoreError> {
+        let mut report = Report::new("normalized manifest");
+        let document = Node::of_value(&text.value());
+        let found = manifests(&[document], Form::Normalized, &mut report);
+        report.finish().map_err(RestoreError::Invalid)?;
+        let manifest = found.into_iter().next().ok_or_else(|| RestoreError::Invalid(Vec::new()))?;
+        let expected = manifest.canonical();
+        if expected == *text {
+            Ok(manifest)
+        } else {
+            let (expected, got) = (expected.as_str().to_owned(), text.as_str().to_owned());
+            Err(RestoreError::NotNormalized { expected, got })
+        }
+    }
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let text = Canonical::of(&value).map_err(D::Error::custom)?;
+        Self::from_canonical(&text).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,316 @@
+//! Files as they come: YAML, JSON, broken, hostile; and the way back from the normalized form.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use proptest::prelude::*;
+use reversi_proto::canonical::Canonical;
+use reversi_proto::manifest::{
+    Approval, Code, DEPTH_MAX, Diagnostic, FILE_BYTES_MAX, Manifest, ManifestSet, RestoreError, build_arguments, load,
+    undo_values,
+};
+use serde_json::{Value, json};
+
+const PAYMENTS: &str = include_str!("../../manifests/payments.yaml");
+const SMALL: &str = "{tool: t, effect: read_only, permission: p}";
+
+fn codes(name: &str, bytes: &[u8]) -> Vec<(u32, u32, Code)> {
+    load(name, bytes).expect_err("accepted").iter().map(|e| (e.line, e.column, e.code)).collect()
+}
+
+fn errors(text: &str) -> Vec<Diagnostic> {
+    load("m.yaml", text.as_bytes()).expect_err(text)
+}
+
+#[test]
+fn the_example_of_the_page() {
+    // A4, A22
+    let list = load("payments.yaml", PAYMENTS.as_bytes()).unwrap();
+    assert_eq!(list.len(), 3);
+    let normalized = serde_json::to_value(&list[1]).unwrap();
+    let expected = json!({
+        "tool": "stripe.create_charge", "description": "Charge a card.", "effect": "compensable",
+        "permission": "payments:write", "owner": "payments-team@example.com", "oncall": "payments-oncall",
+        "risk": {"data_class": "financial", "blast_radius": "high", "environment": "prod"}, "timeout_ms": 30_000,
+        "idempotency": {"key": "charge-{{args.order_id}}", "scope": "global"},
+        "audit": {"retention_days": 2555, "evidence_export": "required", "redaction": ["$args.card_token"]},
+        "approval": "always",
+        "approval_rules": {"roles": ["finance"], "quorum": 2, "timeout_ms": 900_000, "on_timeout": "escalate",
+            "escalate_to": ["cfo"]},
+        "compensation": {"tool": "stripe.refund", "kind": "compensation",
+            "residue": ["the charge still appears on the customer's statement"], "requires_approval": false,
+            "timeout_ms": 20_000, "argument_map": {"charge_id": "$result.id", "amount": "$args.amount"},
+            "verification": {"tool": "stripe.get_charge", "arguments": {"charge_id": "$result.id"},
+                "expect": {"refunded": true}, "retries": 3, "backoff_ms": 2000}},
+        "requires": [], "version": 1, "status": "approved",
+    });
+    assert_eq!(normalized, expected);
+    let refund = json!({"tool": "stripe.refund", "description": "Refund a charge.", "effect": "idempotent",
+        "permission": "payments:write", "approval": "never", "requires": [], "version": 1, "status": "approved",
+        "retry": {"attempts": 3, "base_ms": 200, "max_ms": 5000}});
+    assert_eq!(serde_json::to_value(&list[2]).unwrap(), refund);
+}
+
+#[test]
+fn every_example_file_and_all_of_them_together() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let list = load(&name, &std::fs::read(&path).unwrap()).unwrap_or_else(|errors| panic!("{errors:#?}"));
+        all.extend(list.into_iter().map(|manifest| (name.clone(), manifest)));
+    }
+    let set = ManifestSet::new(all).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let tools = set.iter().filter(|m| m.tool.as_str().starts_with("fs.")).count();
+    assert_eq!((set.len(), tools), (13, 9));
+    let mail = set.get(&"mail.send".parse().unwrap()).unwrap();
+    assert!(matches!(mail.approval, Approval::Always(_)));
+}
+
+#[test]
+fn one_object_an_array_or_several_documents() {
+    // A1
+    assert_eq!(load("m.yaml", SMALL.as_bytes()).unwrap().len(), 1);
+    assert_eq!(load("m.yaml", format!("[{SMALL}, {SMALL}]").as_bytes()).unwrap().len(), 2);
+    let documents = format!("%YAML 1.2\n---\n{SMALL}\n---\n# nothing\n---\n[{SMALL}, {SMALL}]\n...\n");
+    assert_eq!(load("m.yaml", documents.as_bytes()).unwrap().len(), 3);
+    let found = errors(&format!("{SMALL}\n---\n- {SMALL}\n- {{tool: t, effect: read_only}}\n"));
+    assert_eq!((found[0].path.as_str(), found[0].line), ("document[1][1]", 4));
+}
+
+#[test]
+fn a_broken_document_does_not_hide_the_errors_of_others() {
+    let text = "tool: 5\neffect: x\npermission: p\n---\nbroken: [1, 2\n---\ntool: t\neffect: read_only\npremission: p\n";
+    let found: Vec<_> = errors(text).iter().map(|e| (e.line, e.code)).collect();
+    let expected = [
+        (1, Code::WrongType),
+        (2, Code::UnknownValue),
+        (5, Code::Syntax),
+        (7, Code::MissingField),
+        (9, Code::UnknownField),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn json_is_strict_and_has_places() {
+    // A1
+    let good = b"{\n\t\"tool\": \"t\", \"effect\": \"read_only\", \"permission\": \"\\u0070\\/x\", \"version\": 2e0}\n";
+    let list = load("m.json", good).unwrap();
+    assert_eq!((list[0].permission.as_str(), list[0].version), ("p/x", 2));
+    assert_eq!(codes("m.json", SMALL.as_bytes()), [(1, 2, Code::StrictJson)]);
+    assert_eq!(codes("m.JSON", b"[1,]")[0].2, Code::StrictJson);
+    let twice = b"{\"tool\": \"t\",\n \"effect\": \"read_only\", \"permission\": \"p\",\n \"to\\u006fl\": \"u\"}";
+    assert_eq!(codes("m.json", twice), [(3, 2, Code::DuplicateKey)]);
+    let wrong = b"[\n  {\"tool\": \"t\", \"effect\": \"read_only\",\n   \"permission\": 5}\n]";
+    assert_eq!(codes("m.json", wrong), [(3, 18, Code::WrongType)]);
+    // In a file of any other name the same is YAML, which JSON is a part of.
+    assert_eq!(load("m.yml", good).unwrap(), list);
+}
+
+#[test]
+fn duplicate_keys_are_refused_at_any_depth() {
+    let found = errors("tool: t\neffect: read_only\npermission: p\nrisk:\n  data_class: a\n  data_class: b\n");
+    assert_eq!((found[0].code, found[0].line, found[0].column), (Code::DuplicateKey, 6, 3));
+    assert!(found[0].message.contains("first on line 5"), "{}", found[0].message);
+    assert_eq!(found[0].path, "risk");
+}
+
+#[test]
+fn yaml_is_version_1_2_without_magic() {
+    let base = "tool: t\neffect: read_only\npermission: p\n";
+    // `no` and `on` are text, not booleans, and not a boolean where one is wanted.
+    let list = load("m.yaml", format!("{base}owner: no\noncall: on\n").as_bytes()).unwrap();
+    assert_eq!((list[0].owner.as_deref(), list[0].oncall.as_deref()), (Some("no"), Some("on")));
+    let found = errors(&format!("{base}approval: {{required: no}}"));
+    assert_eq!(found[0].hint.as_deref(), Some("write true or false"));
+    let found = errors(&format!("{base}<<: {{owner: a}}"));
+    assert!(found[0].hint.as_deref().unwrap().contains("merge keys"));
+    assert_eq!(errors(&format!("{base}owner: !secret a"))[0].code, Code::YamlFeature);
+    assert_eq!(errors(&format!("{base}version: !!int 3"))[0].code, Code::YamlFeature);
+    assert!(load("m.yaml", format!("{base}owner: !!str 5").as_bytes()).is_ok());
+    assert_eq!(errors(&format!("%YAML 1.1\n---\n{base}"))[0].code, Code::YamlFeature);
+    assert_eq!(errors(&format!("{base}? [a]\n: b"))[0].code, Code::KeyNotText);
+    let found = errors("tool: t\n\teffect: read_only\n");
+    assert_eq!(found[0].hint.as_deref(), Some("indent with spaces, not with tabs"));
+}
+
+#[test]
+fn aliases_are_followed_within_a_budget() {
+    let text = "[{tool: t, effect: read_only, permission: p, risk: &r {data_class: pii}}, {tool: u, effect: read_only, \
+                permission: p, risk: *r}]";
+    assert_eq!(load("m.yaml", text.as_bytes()).unwrap()[1].risk.data_class.as_deref(), Some("pii"));
+    let mut bomb = "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let items = format!("*a{}, ", level - 1).repeat(10);
+        writeln!(bomb, "b{level}: &a{level} [{items}]").unwrap();
+    }
+    assert!(errors(&bomb).iter().any(|e| e.code == Code::Alias));
+    let long = "y".repeat(1 << 20);
+    let wide = format!("a: &a {long}\nb: [{}]", "*a, ".repeat(1000));
+    assert!(errors(&wide).iter().any(|e| e.code == Code::Alias));
+    assert_eq!(errors("a: &a [*a]")[0].code, Code::Alias);
+    assert_eq!(errors("a: *b")[0].code, Code::Syntax);
+    // An alias to something high counts its height.
+    let mut high = format!("a: &a {}1{}\n", "[".repeat(40), "]".repeat(40));
+    write!(high, "b: {}*a{}", "[".repeat(40), "]".repeat(40)).unwrap();
+    assert!(errors(&high).iter().any(|e| e.code == Code::Depth));
+}
+
+#[test]
+fn limits_and_encodings() {
+    assert_eq!(codes("m.yaml", &vec![b'#'; FILE_BYTES_MAX + 1]), [(0, 0, Code::FileSize)]);
+    let deep = format!("{}1{}", "[".repeat(DEPTH_MAX), "]".repeat(DEPTH_MAX));
+    assert!(errors(&deep).iter().all(|e| e.code == Code::WrongType));
+    for opening in ["[", "{a: ", "- "] {
+        let deep = opening.repeat(100_000);
+        assert_eq!(errors(&deep)[0].code, Code::Depth, "{opening}");
+    }
+    assert_eq!(codes("m.yaml", b"\xef\xbb\xbftool: t"), [(1, 1, Code::Encoding)]);
+    assert_eq!(codes("m.yaml", b"\xff\xfet\0o\0"), [(1, 1, Code::Encoding)]);
+    assert_eq!(codes("m.yaml", "tool: é\ntö".as_bytes().split_last().unwrap().1), [(2, 2, Code::Encoding)]);
+    assert_eq!(codes("m.yaml", b"tool: t\n\x7fELF\0"), [(2, 1, Code::Encoding)]);
+    for empty in ["", "\n", "# only a comment\n", "---\n---\n", "[]", "null"] {
+        assert_eq!(errors(empty)[0].code, Code::Empty, "{empty:?}");
+    }
+    assert_eq!(errors("just text")[0].code, Code::WrongType);
+    let storm = "--- [\n".repeat(100_000);
+    assert!(errors(&storm).len() <= 1001);
+}
+
+#[test]
+fn the_normalized_form_is_a_way_back() {
+    let mut list = load("payments.yaml", PAYMENTS.as_bytes()).unwrap();
+    list.extend(load("m.yaml", b"{tool: t, effect: irreversible, permission: p, approval: {timeout: 1h}}").unwrap());
+    for manifest in list {
+        let text = manifest.canonical();
+        let back = Manifest::from_canonical(&text).unwrap();
+        assert_eq!((&back, back.canonical(), back.checksum()), (&manifest, text.clone(), manifest.checksum()));
+        assert_eq!(*back, *manifest, "fields");
+        let through_serde: Manifest = serde_json::from_value(serde_json::to_value(&manifest).unwrap()).unwrap();
+        assert_eq!(through_serde.checksum(), manifest.checksum());
+        assert_eq!(serde_json::from_str::<Value>(text.as_str()).unwrap(), serde_json::to_value(&manifest).unwrap());
+    }
+}
+
+#[test]
+fn spelling_does_not_change_the_checksum() {
+    let checksum = |text: &str| load("m.yaml", text.as_bytes()).unwrap()[0].checksum();
+    let short = checksum(SMALL);
+    let long = "permission: p\napproval: {required: false}\nrequires: []\nversion: 1.0\nstatus: approved\nrisk: {}\n\
+                audit: {}\neffect: read_only\ntool: t";
+    assert_eq!(short, checksum(long));
+    assert_ne!(short, checksum("{tool: t, effect: read_only, permission: q}"));
+    let always = checksum("{tool: t, effect: read_only, permission: p, approval: always}");
+    assert_eq!(always, checksum("{tool: t, effect: read_only, permission: p, approval: {quorum: 1, on_timeout: deny}}"));
+}
+
+#[test]
+fn what_is_not_the_normalized_form_is_not_restored() {
+    let restore = |value: Value| Manifest::from_canonical(&Canonical::of(&value).unwrap());
+    let good = serde_json::to_value(&load("m.yaml", SMALL.as_bytes()).unwrap()[0]).unwrap();
+    assert!(restore(good.clone()).is_ok());
+    let with = |key: &str, value: Value| {
+        let mut changed = good.clone();
+        changed[key] = value;
+        restore(changed)
+    };
+    assert!(matches!(with("timeout_ms", json!("30s")), Err(RestoreError::NotNormalized { .. })));
+    assert!(matches!(with("risk", json!({})), Err(RestoreError::NotNormalized { .. })));
+    assert!(matches!(with("approval", json!({"quorum": 1})), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("more", json!(1)), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("effect", json!("reversible")), Err(RestoreError::Invalid(_))));
+    assert!(matches!(restore(json!([good])), Err(RestoreError::Invalid(_))));
+    assert!(matches!(restore(json!(null)), Err(RestoreError::Invalid(_))));
+}
+
+#[test]
+fn values_of_an_undo() {
+    // E6, E8, F2
+    let charge = load("payments.yaml", PAYMENTS.as_bytes()).unwrap().remove(1);
+    let args = json!({"order_id": "o1", "amount": 2500, "card_token": "secret"});
+    let captured = undo_values(&charge, &args, Some(&json!({"id": "ch_1", "more": true})));
+    assert_eq!(captured.missing, Vec::<String>::new());
+    assert_eq!(serde_json::to_value(&captured.values).unwrap(), json!({"$args.amount": 2500, "$result.id": "ch_1"}));
+    let compensation = charge.compensation.as_ref().unwrap();
+    let undo = build_arguments(&compensation.argument_map, &captured.values).unwrap();
+    assert_eq!(Value::from(undo), json!({"charge_id": "ch_1", "amount": 2500}));
+    let read_back = build_arguments(&compensation.verification.as_ref().unwrap().arguments, &captured.values).unwrap();
+    assert_eq!(Value::from(read_back), json!({"charge_id": "ch_1"}));
+    // A value that is there as null is null; one that is not there is missing and is never sent.
+    let captured = undo_values(&charge, &json!({"amount": null}), Some(&json!({})));
+    assert_eq!(captured.values["$args.amount"], Value::Null);
+    assert_eq!(captured.missing, ["$result.id"]);
+    let missing = build_arguments(&compensation.argument_map, &captured.values).unwrap_err();
+    assert_eq!(missing.references, ["$result.id"]);
+    assert_eq!(undo_values(&charge, &args, None).missing, ["$result.id"]);
+}
+
+#[test]
+fn ten_thousand_manifests() {
+    let mut text = String::new();
+    for n in 0..10_000 {
+        writeln!(text, "- {{tool: t{n}, effect: reversible, permission: p, compensation: {{tool: undo, argument_map: {{id: $result.id}}}}}}").unwrap();
+    }
+    text.push_str("- {tool: undo, effect: idempotent, permission: p}\n");
+    let list = load("m.yaml", text.as_bytes()).unwrap();
+    let set = ManifestSet::new(list.into_iter().map(|m| ("m.yaml".to_owned(), m)).collect()).unwrap();
+    assert_eq!(set.len(), 10_001);
+}
+
+/// Any JSON with what JSON allows in texts and keys.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-1_000_000_i64..1_000_000).prop_map(Value::from),
+        (-1e6..1e6_f64).prop_filter("canonical", |x| x.abs() > 1e-3).prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+        "[ -~\\t\\n\"\\\\:#{},&*!|>%@`'-]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[ -~]{0,8}", inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_panics_on_mutated_bytes(
+        changes in prop::collection::vec((0..PAYMENTS.len(), any::<u8>(), 0..4_u8), 1..12), json in any::<bool>(),
+    ) {
+        let mut bytes = PAYMENTS.as_bytes().to_vec();
+        for (at, byte, change) in changes {
+            let at = at.min(bytes.len().saturating_sub(1));
+            match change {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => { bytes.remove(at); }
+                _ => bytes.insert(at, b"[]{}&*!|>'\"%@`#:-?, \n\t"[usize::from(byte) % 22]),
+            }
+        }
+        let _either = load(if json { "m.json" } else { "m.yaml" }, &bytes);
+    }
+
+    #[test]
+    fn never_panics_on_any_text(text in "[\\[\\]{}&*!|>'\"%@#:?, \n\tab-]{0,60}") {
+        let _either = load("m.yaml", text.as_bytes());
+    }
+
+    /// JSON is read through the YAML parser: it must come out as what JSON says, in either layout.
+    #[test]
+    fn json_values_come_out_as_they_went_in(value in any_json(), pretty in any::<bool>()) {
+        let manifest = json!({"tool": "t", "effect": "reversible", "permission": "p",
+            "compensation": {"tool": "u", "verification": {"tool": "v", "expect": {"x": value}}}});
+        let text = if pretty { serde_json::to_string_pretty(&manifest) } else { serde_json::to_string(&manifest) }.unwrap();
+        let list = load("m.json", text.as_bytes()).map_err(|errors| TestCaseError::fail(format!("{errors:#?}\n{text}")))?;
+        let expect = &list[0].compensation.as_ref().unwrap().verification.as_ref().unwrap().expect;
+        prop_assert_eq!(expect.first_mismatch(&json!({"x": value})), None);
+    }
+}
