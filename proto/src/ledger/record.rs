@@ -1,7 +1,7 @@
 //! A ledger line (v1): building it and hashing it. Must not know events, files or time sources.
 use sha2::{Digest, Sha256};
 
-use crate::canonical::Canonical;
+use crate::canonical::{self, Canonical, DEPTH_MAX};
 use crate::hash::{Hash, hex};
 use crate::ids::{Actor, LedgerId, RunId, Seq};
 use crate::time::Timestamp;
@@ -40,6 +40,12 @@ pub enum RecordError {
         /// The length it would have.
         bytes: usize,
     },
+    /// The body is no object, or nests too deep to stand inside a record.
+    #[error("the body of the {kind} record is no object, or nests deeper than {} levels", DEPTH_MAX - 1)]
+    BadBody {
+        /// The record's type.
+        kind: String,
+    },
 }
 
 /// A line in which only what the journal's writer decides is open: `seq`, `prev`, `run_prev`, `ts`.
@@ -69,6 +75,9 @@ impl Draft {
             crate::ids::ActorKind::Human => "human",
             crate::ids::ActorKind::System => "system",
         };
+        if !body.as_str().starts_with('{') || !canonical::fits_at_depth(body, 1) {
+            return Err(RecordError::BadBody { kind: kind.to_owned() });
+        }
         // Actor, run and type hold no character that JSON escapes: their types and the event table see to that.
         let draft = Self {
             run: run.cloned(),
@@ -132,6 +141,14 @@ mod tests {
         let mut line = Vec::new();
         draft(r#"{"tool":"x"}"#).unwrap().stamp(9, Hash([3; 32]), Hash([4; 32]), Timestamp::from_micros(5), &mut line);
         assert_eq!(Canonical::parse(&line).unwrap().as_str().as_bytes(), line);
+    }
+
+    #[test]
+    fn a_body_that_no_line_can_hold_is_refused_at_drafting() {
+        let nested = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        assert!(draft(&nested(DEPTH_MAX - 2)).is_ok());
+        assert!(matches!(draft(&nested(DEPTH_MAX - 1)), Err(RecordError::BadBody { .. })));
+        assert!(matches!(draft("[]"), Err(RecordError::BadBody { .. })));
     }
 
     #[test]

@@ -1,0 +1,218 @@
+//! Checks that a text is canonical without building anything: one pass, no allocation. Answers yes or no only; why not
+//! is `rewrite`'s business, which is also the authority that a property test holds this file to.
+use std::cmp::Ordering;
+
+use super::{DEPTH_MAX, number, order};
+
+/// Whether the whole text is one canonical value.
+pub(super) fn text_is_canonical(text: &str) -> bool {
+    let mut scanner = Scanner::new(text);
+    scanner.value(0) && scanner.at_end()
+}
+
+/// A position in a text that should be canonical. After a `false` or `None` the position means nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn at_end(&self) -> bool {
+        self.at == self.text.len()
+    }
+
+    /// Steps over exactly this.
+    pub(crate) fn literal(&mut self, expected: &str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(expected.as_bytes());
+        if found {
+            self.at += expected.len();
+        }
+        found
+    }
+
+    /// Steps over a canonical value that stands inside `depth` arrays and objects.
+    pub(crate) fn value(&mut self, depth: usize) -> bool {
+        match self.peek() {
+            Some(b'{') => depth < DEPTH_MAX && self.object(depth + 1),
+            Some(b'[') => depth < DEPTH_MAX && self.array(depth + 1),
+            Some(b'"') => self.string().is_some(),
+            Some(b't') => self.literal("true"),
+            Some(b'f') => self.literal("false"),
+            Some(b'n') => self.literal("null"),
+            Some(_) => self.number(),
+            None => false,
+        }
+    }
+
+    /// Steps over a canonical value and hands back its text.
+    pub(crate) fn raw_value(&mut self, depth: usize) -> Option<&'a str> {
+        let start = self.at;
+        self.value(depth).then(|| &self.text[start..self.at])
+    }
+
+    /// Steps over a canonical string and hands back what stands between the quotes, still escaped.
+    pub(crate) fn string(&mut self) -> Option<&'a str> {
+        if !self.literal("\"") {
+            return None;
+        }
+        let start = self.at;
+        loop {
+            self.at = end_of_plain(self.text.as_bytes(), self.at);
+            match self.peek()? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(&self.text[start..self.at - 1]);
+                }
+                b'\\' => self.at += escape_len(&self.text.as_bytes()[self.at..])?,
+                _ => return None,
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn number(&mut self) -> bool {
+        let Ok(length) = number::number_len(&self.text.as_bytes()[self.at..]) else {
+            return false;
+        };
+        let text = &self.text[self.at..self.at + length];
+        self.at += length;
+        number::is_canonical(text)
+    }
+
+    fn array(&mut self, depth: usize) -> bool {
+        self.at += 1;
+        if self.literal("]") {
+            return true;
+        }
+        loop {
+            if !self.value(depth) {
+                return false;
+            }
+            if !self.literal(",") {
+                return self.literal("]");
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> bool {
+        self.at += 1;
+        if self.literal("}") {
+            return true;
+        }
+        let mut last: Option<&str> = None;
+        loop {
+            let Some(key) = self.string() else {
+                return false;
+            };
+            // Strictly ascending keys are sorted and without duplicates.
+            if last.is_some_and(|last| key_order(last, key) != Ordering::Less) {
+                return false;
+            }
+            last = Some(key);
+            if !self.literal(":") || !self.value(depth) {
+                return false;
+            }
+            if !self.literal(",") {
+                return self.literal("}");
+            }
+        }
+    }
+}
+
+/// The members of a canonical object (keys as they stand in the text, values as raw text); none if it is no object.
+pub(crate) fn members(object: &str, depth: usize) -> Option<Vec<(&str, &str)>> {
+    let mut scanner = Scanner::new(object);
+    let mut members = Vec::new();
+    if !scanner.literal("{") {
+        return None;
+    }
+    if scanner.literal("}") {
+        return Some(members);
+    }
+    loop {
+        let key = scanner.string()?;
+        if !scanner.literal(":") {
+            return None;
+        }
+        members.push((key, scanner.raw_value(depth)?));
+        if !scanner.literal(",") {
+            return scanner.literal("}").then_some(members);
+        }
+    }
+}
+
+/// Position of the first byte from `at` on that ends a plain stretch of a string: a quote, a backslash, a control byte.
+fn end_of_plain(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // Eight bytes at a time. A borrow can only mark bytes above a true hit, so the lowest mark is exact.
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*word);
+        let quote = word ^ (ONES * u64::from(b'"'));
+        let backslash = word ^ (ONES * u64::from(b'\\'));
+        let marks = (quote.wrapping_sub(ONES) & !quote)
+            | (backslash.wrapping_sub(ONES) & !backslash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let marks = marks & HIGH;
+        if marks != 0 {
+            return at + marks.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    bytes.get(at..).and_then(|rest| rest.iter().position(ends)).map_or(bytes.len(), |found| at + found)
+}
+
+/// Length of the canonical escape at the start of `bytes`.
+fn escape_len(bytes: &[u8]) -> Option<usize> {
+    match *bytes {
+        [_, b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't', ..] => Some(2),
+        // Control characters that have no short escape: 00-07, 0b, 0e-0f, 10-1f.
+        [_, b'u', b'0', b'0', b'0', b'0'..=b'7' | b'b' | b'e' | b'f', ..]
+        | [_, b'u', b'0', b'0', b'1', b'0'..=b'9' | b'a'..=b'f', ..] => Some(6),
+        _ => None,
+    }
+}
+
+/// Compares two canonical keys as they stand in the text.
+fn key_order(left: &str, right: &str) -> Ordering {
+    if left.contains('\\') || right.contains('\\') {
+        return Unescaped(left.chars()).map(order::units).cmp(Unescaped(right.chars()).map(order::units));
+    }
+    order::by_utf16(left, right)
+}
+
+/// The characters of a canonical string.
+struct Unescaped<'a>(std::str::Chars<'a>);
+
+impl Iterator for Unescaped<'_> {
+    type Item = char;
+    fn next(&mut self) -> Option<char> {
+        let character = self.0.next()?;
+        if character != '\\' {
+            return Some(character);
+        }
+        let escaped = self.0.next()?;
+        match escaped {
+            'b' => Some('\u{8}'),
+            'f' => Some('\u{c}'),
+            'n' => Some('\n'),
+            'r' => Some('\r'),
+            't' => Some('\t'),
+            'u' => {
+                let code = self.0.by_ref().take(4).fold(0, |code, digit| code * 16 + digit.to_digit(16).unwrap_or(0));
+                char::from_u32(code)
+            }
+            itself => Some(itself),
+        }
+    }
+}
