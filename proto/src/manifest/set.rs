@@ -37,6 +37,11 @@ impl ManifestSet {
         Ok(Self { by_tool: by_tool.into_iter().map(|(tool, (_, manifest))| (tool, manifest)).collect() })
     }
 
+    /// A set that was in force once, from the journal: it followed the rules of its day, so they are not asked again.
+    pub fn restore(manifests: Vec<Manifest>) -> Self {
+        Self { by_tool: manifests.into_iter().map(|manifest| (manifest.tool.clone(), Arc::new(manifest))).collect() }
+    }
+
     /// The manifest of a tool.
     pub fn get(&self, tool: &ToolName) -> Option<&Arc<Manifest>> {
         self.by_tool.get(tool)
