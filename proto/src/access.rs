@@ -186,8 +186,7 @@ mod tests {
             roles: vec![Role::Operator],
         };
         let event = AccessEvent::KeyCreated(body, KeyCreatedPrivate { secret: key.presented.hash() });
-        let meta =
-            Meta { seq: 1, ts: Timestamp::default(), leaf: Hash::default(), actor: crate::ids::Actor::system() };
+        let meta = Meta { seq: 1, ts: Timestamp::default(), leaf: Hash::default(), actor: crate::ids::Actor::system() };
         let mut access = Access::default();
         access.evolve(&meta, &event.into());
         access

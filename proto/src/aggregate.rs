@@ -26,15 +26,15 @@ impl<A> Decision<A> {
 /// One event-sourced machine; every method is a pure function of its arguments.
 pub trait Aggregate: Clone + Send + Sync + 'static {
     /// What it is asked to do.
-    type Command: Send + 'static;
+    type Command: Send + Sync + 'static;
     /// What `decide` must know of the world outside this state.
-    type Facts: Send;
+    type Facts: Send + Sync;
     /// What the asker gets.
-    type Answer: Send + 'static;
+    type Answer: Send + Sync + 'static;
     /// Why a command is refused.
     type Reject: std::error::Error + Send + Sync + 'static;
     /// Something that must be running.
-    type Effect: Ord + Clone + Send + 'static;
+    type Effect: Ord + Clone + Send + Sync + 'static;
 
     /// May this happen now?
     fn decide(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::JournalError;
-use super::frame::PAGE_BYTES;
+const PAGE_BYTES: usize = 4096;
 
 /// Told why the process must end. By default it logs and aborts; what a test injects may return, and then nothing is
 /// acknowledged any more.
@@ -141,6 +141,9 @@ impl Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Config").field("dir", &self.dir).field("segment_bytes", &self.segment_bytes).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("dir", &self.dir)
+            .field("segment_bytes", &self.segment_bytes)
+            .finish_non_exhaustive()
     }
 }

@@ -65,7 +65,8 @@ impl ManifestSet {
     /// SHA-256 of the canonical list of `[tool, version, checksum]`, in the order of the names.
     pub fn checksum(&self) -> Hash {
         // Written by hand: names and checksums hold no character that JSON escapes, versions are whole numbers.
-        let rows: Vec<String> = self.iter().map(|m| format!("[\"{}\",{},\"{}\"]", m.tool, m.version, m.checksum())).collect();
+        let rows: Vec<String> =
+            self.iter().map(|m| format!("[\"{}\",{},\"{}\"]", m.tool, m.version, m.checksum())).collect();
         Hash(Sha256::digest(format!("[{}]", rows.join(","))).into())
     }
 }

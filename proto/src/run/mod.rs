@@ -454,12 +454,8 @@ impl Run {
                 _ => Err(RunReject::Exists(self.id.clone())),
             };
         }
-        let body = RunStarted {
-            mode: *mode,
-            permissions: permissions.clone(),
-            reason: reason.clone(),
-            request: *request,
-        };
+        let body =
+            RunStarted { mode: *mode, permissions: permissions.clone(), reason: reason.clone(), request: *request };
         Ok(self.append(vec![RunEvent::Started(body, ()).into()], RunAnswer::Started { replayed: false }))
     }
 
@@ -622,7 +618,8 @@ impl Run {
             RollbackEvent::Started(body, ()) => {
                 let RollbackStarted { executor, request, rollback, steps, upstreams } = body.clone();
                 let by = meta.actor.id.clone();
-                self.rollback = Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
+                self.rollback =
+                    Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
                 self.status = RunStatus::RollingBack;
             }
             RollbackEvent::Finished(body, ()) => {

@@ -155,7 +155,8 @@ impl Run {
             let upstream = upstream.map_or("", String::as_str);
             let held = held_tools.contains(&step.tool);
             let selected = selection.as_ref().is_none_or(|selection| selection.contains(&step.no));
-            let turn = if selected { self.turn(step, held || held_upstreams.contains(upstream)) } else { Turn::Nothing };
+            let turn =
+                if selected { self.turn(step, held || held_upstreams.contains(upstream)) } else { Turn::Nothing };
             let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::InFlight | StepStatus::Uncertain);
             let open = match turn {
                 Turn::Nothing | Turn::Done => false,

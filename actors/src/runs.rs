@@ -1,0 +1,157 @@
+//! The Run as an entity: which facts it needs, and what a rollback starts. Must not know how an inverse is called.
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reversi_proto::ids::{Actor, RunId, StreamId};
+use reversi_proto::ledger::run_genesis;
+use reversi_proto::manifest::Manifest;
+use reversi_proto::run::{BeginCall, BeginFacts, Run, RunCommand, RunEffect, RunFacts, RunReject, claim_of};
+use reversi_proto::undo::{Undo, UndoCommand};
+use reversi_proto::wake::Wake;
+
+use crate::codec::RunKeys;
+use crate::directory::Directory;
+use crate::failpoint::failpoint;
+use crate::host::{ChainEnd, Entity, HostError, Msg};
+use crate::ids::Mint as _;
+use crate::world::{UndoKey, World};
+
+impl Entity for Run {
+    type Key = RunId;
+    const KIND: &'static str = "run";
+
+    fn directory(world: &World) -> &Directory<Self> {
+        &world.runs
+    }
+    fn new(key: &RunId) -> Self {
+        Self::new(key.clone())
+    }
+    fn stream(key: &RunId) -> StreamId {
+        StreamId::Run(key.clone())
+    }
+    fn run(key: &RunId) -> &RunId {
+        key
+    }
+
+    async fn facts(
+        &self,
+        world: &Arc<World>,
+        keys: &RunKeys,
+        command: &RunCommand,
+    ) -> Result<(RunFacts, ChainEnd), HostError<RunReject>> {
+        let (begin, manifest) = match command {
+            RunCommand::Begin(call) => (Some(self.begin_facts(world, call)?), None),
+            RunCommand::Complete(call) => (None, self.pinned(world, call.step)),
+            RunCommand::Resolve(call) => (None, self.pinned(world, call.step)),
+            RunCommand::Start { .. } | RunCommand::Seal | RunCommand::StartRollback(_) | RunCommand::FinishRollback => {
+                (None, None)
+            }
+        };
+        let facts = RunFacts { payload_key: keys.payload, begin, manifest };
+        Ok((facts, chain_end(self, world)))
+    }
+
+    fn start(
+        &self,
+        world: &Arc<World>,
+        effect: &RunEffect,
+    ) -> Option<impl Future<Output = Option<RunCommand>> + Send + 'static> {
+        match effect {
+            RunEffect::DriveUndo(step) => {
+                let key = UndoKey(self.id().clone(), *step);
+                let message = Msg::Command { actor: Actor::system(), command: UndoCommand::Attempt, reply: None };
+                Undo::directory(world).send(&key, message, world.clock.now());
+                None
+            }
+            RunEffect::FinishRollback => Some(ready(RunCommand::FinishRollback)),
+            RunEffect::SealAgain => Some(ready(RunCommand::Seal)),
+        }
+    }
+
+    fn effect_died(&self, _effect: &RunEffect) -> Option<RunCommand> {
+        None
+    }
+
+    fn is_first(command: &RunCommand) -> bool {
+        matches!(command, RunCommand::Start { .. })
+    }
+
+    fn is_reserved(command: &RunCommand) -> bool {
+        match command {
+            RunCommand::Complete(_) | RunCommand::Resolve(_) | RunCommand::Seal | RunCommand::FinishRollback => true,
+            RunCommand::Start { .. } | RunCommand::Begin(_) | RunCommand::StartRollback(_) => false,
+        }
+    }
+
+    fn wake_of_other(stream: &StreamId) -> Wake {
+        let _ = stream; // a claim or an approval that was just requested needs nobody
+        Wake::None
+    }
+
+    fn at_append(_command: &RunCommand, before: bool) {
+        if before {
+            failpoint!("run.before_append");
+        } else {
+            failpoint!("run.after_append");
+        }
+    }
+}
+
+fn ready(command: RunCommand) -> Pin<Box<dyn Future<Output = Option<RunCommand>> + Send>> {
+    Box::pin(std::future::ready(Some(command)))
+}
+
+/// Where the run's next record goes.
+pub(crate) fn chain_end(run: &Run, world: &World) -> ChainEnd {
+    let genesis = || run_genesis(world.journal.ledger(), Some(run.id()));
+    ChainEnd { run_seq: run.chain().next_run_seq(), run_prev: run.chain().last.unwrap_or_else(genesis) }
+}
+
+trait RunFactsOf {
+    fn begin_facts(&self, world: &Arc<World>, call: &BeginCall) -> Result<BeginFacts, HostError<RunReject>>;
+    fn pinned(&self, world: &Arc<World>, step: u32) -> Option<Arc<Manifest>>;
+}
+
+impl RunFactsOf for Run {
+    fn begin_facts(&self, world: &Arc<World>, call: &BeginCall) -> Result<BeginFacts, HostError<RunReject>> {
+        let globals = world.globals();
+        let manifests = globals.archive.current().map(|(_, set)| set).unwrap_or_default();
+        let ledger_key = world.journal.ledger_keys().hmac;
+        let claim = manifests
+            .get(&call.tool)
+            .and_then(|manifest| claim_of(manifest, &call.args, (self.id(), &call.actor), &ledger_key));
+        let claim = match claim {
+            None => None,
+            Some(Err(why)) => Some(Err(why)),
+            Some(Ok(claim)) => Some(Ok(world.claim(claim).map_err(widen)?)),
+        };
+        Ok(BeginFacts {
+            manifests,
+            config: globals.config_version,
+            access: globals.access_version,
+            halt: globals.halt_version,
+            claim,
+            approval: world.ids.approval_id(),
+        })
+    }
+
+    fn pinned(&self, world: &Arc<World>, step: u32) -> Option<Arc<Manifest>> {
+        let step = self.step(step)?;
+        world.globals().archive.get(step.config, &step.tool).cloned()
+    }
+}
+
+/// An error of a read that can't be refused, as an error of this entity.
+pub(crate) fn widen<R: std::error::Error>(error: HostError<std::convert::Infallible>) -> HostError<R> {
+    match error {
+        HostError::Reject(never) => match never {},
+        HostError::Busy => HostError::Busy,
+        HostError::Full => HostError::Full,
+        HostError::Closed => HostError::Closed,
+        HostError::Lost => HostError::Lost,
+        HostError::Quarantined => HostError::Quarantined,
+        HostError::Codec(error) => HostError::Codec(error),
+        HostError::Journal(error) => HostError::Journal(error),
+    }
+}

@@ -1,0 +1,239 @@
+//! What every actor of one daemon shares: the journal, the ports, and what is in force for all of them.
+//! Must not decide anything.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use reversi_proto::access::Access;
+use reversi_proto::claim::holder_after;
+use reversi_proto::config::Archive;
+use reversi_proto::event::{Event, Meta};
+use reversi_proto::hash::Hash;
+use reversi_proto::ids::{Actor, RunId, Seq, StreamId};
+use reversi_proto::run::{ClaimFact, Run};
+use reversi_proto::time::Timestamp;
+use reversi_proto::undo::Undo;
+use reversi_proto::wake::Wake;
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::codec::{Place, decode, encode};
+use crate::directory::Directory;
+use crate::host::{Answer, Entity, HostError, Msg};
+use crate::ids::{IdSource, Mint as _};
+use crate::journal::{AppendError, Journal, JournalError, PublishedRecord, Request, StoredRecord};
+use crate::ports::ToolCaller;
+
+/// Streams that every call depends on, folded, with their versions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Globals {
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) config_version: Option<Seq>,
+    pub(crate) access_version: Option<Seq>,
+    pub(crate) halt_version: Option<Seq>,
+}
+
+impl Globals {
+    fn fold(&mut self, stream: &StreamId, meta: &Meta, event: &Event) {
+        match stream {
+            StreamId::Config => {
+                Arc::make_mut(&mut self.archive).evolve(meta, event);
+                self.config_version = Some(meta.seq);
+            }
+            StreamId::Access => {
+                Arc::make_mut(&mut self.access).evolve(meta, event);
+                self.access_version = Some(meta.seq);
+            }
+            StreamId::Halt => self.halt_version = Some(meta.seq),
+            StreamId::Run(_) | StreamId::Undo(..) | StreamId::Approval(_) | StreamId::Claim(_) | StreamId::Ledger => {}
+        }
+    }
+}
+
+/// Things counted since the daemon came up.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Calls that were let through.
+    pub allowed: AtomicU64,
+    /// Calls that were refused.
+    pub blocked: AtomicU64,
+    /// Inverses that were called.
+    pub undo_calls: AtomicU64,
+    /// Entities that should have been moving and had to be woken by the reconciler.
+    pub reconciled: AtomicU64,
+}
+
+/// Shared by all actors of a daemon.
+pub(crate) struct World {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) tools: Arc<dyn ToolCaller>,
+    pub(crate) globals: RwLock<Globals>,
+    pub(crate) runs: Directory<Run>,
+    pub(crate) undos: Directory<Undo>,
+    pub(crate) boot: Timestamp,
+    pub(crate) counters: Counters,
+}
+
+impl World {
+    pub(crate) fn globals(&self) -> Globals {
+        self.globals.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn random_key(&self) -> [u8; 32] {
+        self.ids.random()
+    }
+
+    /// Folds the global streams from the journal, at boot.
+    pub(crate) fn load_globals(&self) -> Result<(), HostError<std::convert::Infallible>> {
+        let mut globals = Globals::default();
+        for stream in [StreamId::Config, StreamId::Access, StreamId::Halt] {
+            for record in self.journal.load(&stream, 0)? {
+                let decoded = decode(&*self.journal, &record)?;
+                globals.fold(&stream, &decoded.meta, &decoded.event);
+            }
+        }
+        *self.globals.write().unwrap_or_else(PoisonError::into_inner) = globals;
+        Ok(())
+    }
+
+    /// On the writer's thread, for each durable batch, before its requests are answered: what others appended to an
+    /// entity's stream goes to its actor. A record's first stream is its writer's own, which folds it by itself.
+    pub(crate) fn publish(&self, batch: &Arc<[PublishedRecord]>) {
+        for published in batch.iter() {
+            for (index, (stream, _)) in published.streams.iter().enumerate() {
+                match stream {
+                    StreamId::Run(run) if index > 0 => {
+                        let now = published.record.ts;
+                        let _ = self.runs.send_if_live(run, Msg::Foreign(Arc::clone(batch)), now);
+                    }
+                    StreamId::Undo(run, step) if index > 0 => {
+                        let (key, now) = (UndoKey(run.clone(), *step), published.record.ts);
+                        let _ = self.undos.send_if_live(&key, Msg::Foreign(Arc::clone(batch)), now);
+                    }
+                    StreamId::Config | StreamId::Access | StreamId::Halt => self.publish_global(stream, published),
+                    StreamId::Run(_)
+                    | StreamId::Undo(..)
+                    | StreamId::Approval(_)
+                    | StreamId::Claim(_)
+                    | StreamId::Ledger => {}
+                }
+            }
+        }
+    }
+
+    fn publish_global(&self, stream: &StreamId, published: &PublishedRecord) {
+        let record = StoredRecord {
+            seq: published.record.seq,
+            leaf: published.record.leaf,
+            line: Arc::clone(&published.record.line),
+            private: published.private.clone(),
+        };
+        match decode(&*self.journal, &record) {
+            Ok(decoded) => {
+                let mut globals = self.globals.write().unwrap_or_else(PoisonError::into_inner);
+                globals.fold(stream, &decoded.meta, &decoded.event);
+            }
+            // It was encoded a moment ago, so this is a bug; the old state stays in force.
+            Err(error) => tracing::error!(%error, "a record of a global stream could not be read back"),
+        }
+    }
+
+    /// Appends an event of no run as the daemon.
+    pub(crate) async fn append_system(&self, event: Event) -> Result<Seq, AppendError> {
+        self.append_global(&Actor::system(), event, None).await
+    }
+
+    /// Appends an event of no run; `expect` guards the stream that it advances.
+    pub(crate) async fn append_global(
+        &self,
+        actor: &Actor,
+        event: Event,
+        expect: Option<(StreamId, Option<Seq>)>,
+    ) -> Result<Seq, AppendError> {
+        let stream = match &event {
+            Event::Config(_) => StreamId::Config,
+            Event::Access(_) => StreamId::Access,
+            Event::System(_)
+            | Event::Run(_)
+            | Event::Step(_)
+            | Event::Approval(_)
+            | Event::Rollback(_)
+            | Event::Undo(_) => StreamId::Ledger,
+        };
+        let read_at = self.journal.head();
+        let seal = self.journal.ledger_keys().seal;
+        let place = Place { ledger: self.journal.ledger(), run: None, seal: &seal };
+        let record = encode(place, actor, &event, vec![(stream, Wake::None)], &*self.ids).map_err(|error| {
+            tracing::error!(%error, "a record of no run can't be written");
+            AppendError::Mixed
+        })?;
+        let expect = expect.into_iter().collect();
+        let request = Request { expect, read_at, records: vec![record], reserved: true, ..Request::default() };
+        let appended = self.journal.append(request).await?;
+        Ok(appended.first().map_or(0, |record| record.seq))
+    }
+
+    /// Sends a command to an entity and waits for its answer.
+    pub(crate) async fn ask<A: Entity>(&self, key: &A::Key, actor: Actor, command: A::Command) -> Answer<A> {
+        let (reply, answer) = oneshot::channel();
+        A::directory(self).send(key, Msg::Command { actor, command, reply: Some(reply) }, self.clock.now());
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) if A::directory(self).is_quarantined(key) => Err(HostError::Quarantined),
+            Err(_) => Err(HostError::Lost),
+        }
+    }
+
+    /// Reads an entity's state where it lives.
+    pub(crate) async fn query<A: Entity, T: Send + 'static>(
+        &self,
+        key: &A::Key,
+        read: impl FnOnce(&A) -> T + Send + 'static,
+    ) -> Result<T, HostError<A::Reject>> {
+        let (reply, answer) = oneshot::channel();
+        let query = Box::new(move |state: &A| drop(reply.send(read(state))));
+        A::directory(self).send(key, Msg::Query(query), self.clock.now());
+        match answer.await {
+            Ok(answer) => Ok(answer),
+            Err(_) if A::directory(self).is_quarantined(key) => Err(HostError::Quarantined),
+            Err(_) => Err(HostError::Lost),
+        }
+    }
+
+    /// Who holds a claim, by the last record of its stream.
+    pub(crate) fn claim(&self, claim: Hash) -> Result<ClaimFact, HostError<std::convert::Infallible>> {
+        let stream = StreamId::Claim(claim.0);
+        let version = self.journal.version(&stream)?;
+        let Some(seq) = version else { return Ok(ClaimFact { claim, version: None, holder: None }) };
+        let records = self.journal.load(&stream, seq)?;
+        let holder = match records.last() {
+            None => None,
+            Some(record) => {
+                let decoded = decode(&*self.journal, record)?;
+                holder_after(decoded.run.as_ref(), &decoded.event)
+            }
+        };
+        Ok(ClaimFact { claim, version: records.last().map(|record| record.seq).or(version), holder })
+    }
+
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Does the run have any record?
+    pub(crate) fn run_exists(&self, run: &RunId) -> Result<bool, JournalError> {
+        Ok(self.journal.version(&StreamId::Run(run.clone()))?.is_some())
+    }
+}
+
+/// Key of an undo: its run and step, printed as `<run>/<step>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UndoKey(pub(crate) RunId, pub(crate) u32);
+
+impl std::fmt::Display for UndoKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.0, self.1)
+    }
+}
