@@ -1,5 +1,5 @@
 //! Files as they come: YAML, JSON, broken, hostile; and the way back from the normalized form.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,6 +13,7 @@ use reversi_proto::manifest::{
 use serde_json::{Value, json};
 
 const PAYMENTS: &str = include_str!("../../manifests/payments.yaml");
+const SMALL_JSON: &str = r#"{"tool":"t","effect":"read_only","permission":"p"}"#;
 const SMALL: &str = "{tool: t, effect: read_only, permission: p}";
 
 fn codes(name: &str, bytes: &[u8]) -> Vec<(u32, u32, Code)> {
@@ -82,7 +83,8 @@ fn one_object_an_array_or_several_documents() {
 
 #[test]
 fn a_broken_document_does_not_hide_the_errors_of_others() {
-    let text = "tool: 5\neffect: x\npermission: p\n---\nbroken: [1, 2\n---\ntool: t\neffect: read_only\npremission: p\n";
+    let text =
+        "tool: 5\neffect: x\npermission: p\n---\nbroken: [1, 2\n---\ntool: t\neffect: read_only\npremission: p\n";
     let found: Vec<_> = errors(text).iter().map(|e| (e.line, e.code)).collect();
     let expected = [
         (1, Code::WrongType),
@@ -108,6 +110,20 @@ fn json_is_strict_and_has_places() {
     assert_eq!(codes("m.json", wrong), [(3, 18, Code::WrongType)]);
     // In a file of any other name the same is YAML, which JSON is a part of.
     assert_eq!(load("m.yml", good).unwrap(), list);
+}
+
+#[test]
+fn every_layout_of_json_is_read() {
+    let compact = load("m.json", br#"{"tool":"t","effect":"read_only","permission":"p","owner":"\u00e9 \ud83d\ude00"}"#);
+    let list = compact.unwrap();
+    assert_eq!(list[0].owner.as_deref(), Some("é \u{1f600}"));
+    for gap in ["\n", "\r\n", "\t", "\n\t\t", "\r", " \n \n"] {
+        let text = r#"{@"tool"@:@"t"@,@"effect"@:@"read_only"@,@"permission"@:@"p"@,@"owner"@:@"é 😀"@}@"#;
+        assert_eq!(load("m.json", text.replace('@', gap).as_bytes()).unwrap(), list, "{gap:?}");
+        assert_eq!(load("m.json", format!("{gap}[{gap}{SMALL_JSON}{gap},{SMALL_JSON}]").as_bytes()).unwrap().len(), 2);
+    }
+    let long = format!(r#"{{"tool":"t","effect":"read_only","permission":"p","{}":1}}"#, "k".repeat(5000));
+    assert_eq!(codes("m.json", long.as_bytes()), [(1, 51, Code::UnknownField)]);
 }
 
 #[test]
@@ -204,7 +220,10 @@ fn spelling_does_not_change_the_checksum() {
     assert_eq!(short, checksum(long));
     assert_ne!(short, checksum("{tool: t, effect: read_only, permission: q}"));
     let always = checksum("{tool: t, effect: read_only, permission: p, approval: always}");
-    assert_eq!(always, checksum("{tool: t, effect: read_only, permission: p, approval: {quorum: 1, on_timeout: deny}}"));
+    assert_eq!(
+        always,
+        checksum("{tool: t, effect: read_only, permission: p, approval: {quorum: 1, on_timeout: deny}}")
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! reported; a manifest is made only if nothing was.
 use super::build_parts as parts;
 use super::diagnostic::{Code, Pos, Report};
-use super::model::{Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Places, Retry, Status};
+use super::model::{
+    Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Places, Retry, Status,
+};
 use super::node::{Kind, Node, WHOLE_MAX};
 use super::walk::{Field, Object, document_path, index_path};
 use crate::ids::ToolName;

@@ -178,13 +178,7 @@ pub struct ApprovalRules {
 
 impl Default for ApprovalRules {
     fn default() -> Self {
-        Self {
-            roles: Vec::new(),
-            quorum: 1,
-            timeout_ms: None,
-            on_timeout: OnTimeout::Deny,
-            escalate_to: Vec::new(),
-        }
+        Self { roles: Vec::new(), quorum: 1, timeout_ms: None, on_timeout: OnTimeout::Deny, escalate_to: Vec::new() }
     }
 }
 

@@ -132,7 +132,8 @@ mod tests {
         }
         let long = "a.".repeat(40) + "a";
         let longer = "a".repeat(513);
-        for text in ["", ".", "a.", ".a", "a..b", "a b", "a[0]", "a.*", "{{a}}", "a\n", long.as_str(), longer.as_str()] {
+        for text in ["", ".", "a.", ".a", "a..b", "a b", "a[0]", "a.*", "{{a}}", "a\n", long.as_str(), longer.as_str()]
+        {
             assert!(text.parse::<ValuePath>().is_err(), "{text}");
         }
     }

@@ -38,10 +38,7 @@ fn radix(digits: &str, radix: u32) -> Result<Kind, NumberRange> {
 }
 
 fn is_not_finite(text: &str) -> bool {
-    matches!(
-        text.strip_prefix(['+', '-']).unwrap_or(text),
-        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
-    )
+    matches!(text.strip_prefix(['+', '-']).unwrap_or(text), ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN")
 }
 
 /// `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
@@ -97,7 +94,9 @@ mod tests {
 
     #[test]
     fn the_core_schema_of_yaml_1_2() {
-        for text in ["no", "yes", "on", "off", "1_000", "12:30", "0b1", "1.2.3", "2026-10-01", ".", "-", "+", "e5", "0x"] {
+        for text in
+            ["no", "yes", "on", "off", "1_000", "12:30", "0b1", "1.2.3", "2026-10-01", ".", "-", "+", "e5", "0x"]
+        {
             assert!(matches!(plain(text), Ok(Kind::Text(t)) if &*t == text), "{text}");
         }
         for (text, whole) in [("0o17", 15), ("0x1F", 31), ("+5", 5), ("-5", -5), ("007", 7), ("1.", 1), ("1E3", 1000)] {
