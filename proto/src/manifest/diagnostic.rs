@@ -1,6 +1,8 @@
 //! What is wrong with a manifest file, and where. Knows no rule: it only collects and prints.
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// After this many findings in one file the rest is only counted, so that a hostile file cannot fill the memory.
 pub const DIAGNOSTICS_MAX: usize = 1000;
 
@@ -104,6 +106,12 @@ impl fmt::Display for Code {
     }
 }
 
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// A place in a text: line and column from 1 (columns count characters). 0 means unknown: the value came from no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Pos {
@@ -112,7 +120,7 @@ pub(crate) struct Pos {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// The file as it was named to the loader.
     pub source: String,

@@ -1,8 +1,9 @@
 //! From bytes to manifests: limits, encoding, YAML and JSON events to nodes. Knows no field of a manifest.
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as BTreeEntry;
 use std::rc::Rc;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, Tag};
 
 use super::build::{Form, manifests};
 use super::diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic, Pos, Report, quoted};
@@ -16,6 +17,9 @@ pub const FILE_BYTES_MAX: usize = 16 << 20;
 
 /// How deep lists and objects may be nested.
 pub const DEPTH_MAX: usize = 64;
+
+/// How long a key may be on its line. YAML itself stops at 1024 characters, JSON knows no end.
+const KEY_LENGTH_MAX: usize = 1 << 16;
 
 /// What all aliases of a file may add to it, in nodes (and 16 bytes of text count as a node). Checked before an alias
 /// is followed, so that nine lines cannot become a billion values.
@@ -78,9 +82,9 @@ fn decode<'b>(bytes: &'b [u8], report: &mut Report) -> Option<&'b str> {
 /// Where the text after `before` starts. `before` ends at a character.
 fn position(before: &[u8]) -> Pos {
     let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    let lines = before.iter().filter(|b| **b == b'\n').count();
+    let lines = before.split(|b| *b == b'\n').count();
     let characters = String::from_utf8_lossy(&before[line_start..]).chars().count();
-    Pos { line: number(lines + 1), column: number(characters + 1) }
+    Pos { line: number(lines), column: number(characters + 1) }
 }
 
 fn number(n: usize) -> u32 {
@@ -110,13 +114,14 @@ fn json(text: &str, report: &mut Report) -> Vec<Node> {
 fn yaml(text: &str, report: &mut Report) -> Vec<Node> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
+    options.simple_key_max_lookahead = KEY_LENGTH_MAX;
     let mut parser = Parser::new_from_str_with_options(text, options);
     let mut loader = Loader::new(report);
     while let Some(next) = parser.next_event() {
         let result = match next {
             Ok((event, span)) => loader.event(event, span),
             Err(error) => {
-                loader.syntax_error(text, *error.marker(), &error.kind().to_string());
+                loader.syntax_error(text, *error.marker(), error.kind());
                 Err(Abandon)
             }
         };
@@ -187,6 +192,7 @@ impl<'r> Loader<'r> {
         match event {
             Event::DocumentStart(_, version) => {
                 self.started += 1;
+                self.anchors.clear();
                 if let Some(version) = version
                     && version != granit_parser::YamlVersion::new(1, 2)
                 {
@@ -250,9 +256,13 @@ impl<'r> Loader<'r> {
         if self.stack.len() + height <= DEPTH_MAX {
             return Ok(());
         }
+        self.too_deep(pos);
+        Err(Abandon)
+    }
+
+    fn too_deep(&mut self, pos: Pos) {
         let message = format!("lists and objects are nested more than {DEPTH_MAX} deep");
         self.report.add_hint(pos, "", Code::Depth, message, "the rest of this document was not read");
-        Err(Abandon)
     }
 
     fn close(&mut self) {
@@ -265,13 +275,15 @@ impl<'r> Loader<'r> {
     }
 
     fn alias(&mut self, id: usize, pos: Pos) -> Result<(), Abandon> {
-        let path = self.path();
+        // The parser knows every anchor; one that has no node yet is still open around the alias.
         let Some(built) = self.anchors.get(&id) else {
+            let path = self.path();
             self.report.add(pos, &path, Code::Alias, "an alias cannot stand inside of what it refers to");
             return Err(Abandon);
         };
         self.alias_weight = self.alias_weight.saturating_add(built.weight);
         if self.alias_weight > ALIAS_WEIGHT_MAX {
+            let path = self.path();
             let message = "the aliases of this file repeat too much";
             self.report.add_hint(pos, &path, Code::Alias, message, "write the values out");
             return Err(Abandon);
@@ -306,21 +318,46 @@ impl<'r> Loader<'r> {
 
     /// The node is the next key of the innermost object.
     fn key(&mut self, node: &Node) {
-        let path = self.path();
-        let Some(Frame { content: Content::Map { seen, key, .. }, .. }) = self.stack.last_mut() else { return };
-        *key = Some(Key::Dropped);
-        let Kind::Text(text) = &node.kind else {
-            let message = format!("the key of a field must be text, got {}", node.type_name());
-            self.report.add_hint(node.pos, &path, Code::KeyNotText, message, "put it in quotes");
+        let Some(text) = self.key_text(node) else {
+            self.set_key(Key::Dropped);
             return;
         };
-        if let Some(first) = seen.get(text) {
-            let message = format!("the field {} stands twice, first on line {}", quoted(text), first.line);
-            self.report.add_hint(node.pos, &path, Code::DuplicateKey, message, "keep one of them");
-            return;
+        let Some(Frame { content: Content::Map { seen, .. }, .. }) = self.stack.last_mut() else { return };
+        match seen.entry(Rc::clone(&text)) {
+            BTreeEntry::Vacant(entry) => {
+                entry.insert(node.pos);
+                self.set_key(Key::Good(text, node.pos));
+            }
+            BTreeEntry::Occupied(first) => {
+                let line = first.get().line;
+                let message = format!("the field {} stands twice, first on line {line}", quoted(&text));
+                let path = self.path();
+                self.report.add_hint(node.pos, &path, Code::DuplicateKey, message, "keep one of them");
+                self.set_key(Key::Dropped);
+            }
         }
-        seen.insert(Rc::clone(text), node.pos);
-        *key = Some(Key::Good(Rc::clone(text), node.pos));
+    }
+
+    fn set_key(&mut self, new: Key) {
+        if let Some(Frame { content: Content::Map { key, .. }, .. }) = self.stack.last_mut() {
+            *key = Some(new);
+        }
+    }
+
+    /// A key that is no text is reported. A plain one is kept under the text that was meant, so that nothing is called
+    /// missing because of it.
+    fn key_text(&mut self, node: &Node) -> Option<Rc<str>> {
+        let meant = match &node.kind {
+            Kind::Text(text) => return Some(Rc::clone(text)),
+            Kind::Null | Kind::Bool(_) | Kind::Whole(_) | Kind::Fraction(_) | Kind::Bad => {
+                Some(node.to_value().to_string().into())
+            }
+            Kind::List(_) | Kind::Map(_) => None,
+        };
+        let path = self.path();
+        let message = format!("the key of a field must be text, got {}", node.type_name());
+        self.report.add_hint(node.pos, &path, Code::KeyNotText, message, "put it in quotes");
+        meant
     }
 
     /// Where in the data the loader stands, as the walker will write it.
@@ -336,13 +373,18 @@ impl<'r> Loader<'r> {
         path
     }
 
-    fn syntax_error(&mut self, text: &str, marker: granit_parser::Marker, message: &str) {
+    fn syntax_error(&mut self, text: &str, marker: granit_parser::Marker, kind: &ErrorKind) {
         let pos = pos_of(marker);
-        let message = format!("this is not valid YAML: {message}");
+        if *kind == ErrorKind::RecursionLimitExceeded {
+            // The scanner reads ahead, so its own limit can be met before ours.
+            self.too_deep(pos);
+            return;
+        }
+        let message = format!("this is not valid YAML: {kind}");
         let before = marker.byte_offset().and_then(|offset| text.get(..offset)).unwrap_or("");
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let mut indent = text[line_start..].chars().take_while(|c| matches!(c, ' ' | '\t'));
-        if indent.any(|c| c == '\t') {
+        if indent.any(|c| c == '\t') || message.contains("found a tab") {
             self.report.add_hint(pos, "", Code::Syntax, message, "indent with spaces, not with tabs");
         } else {
             self.report.add(pos, "", Code::Syntax, message);

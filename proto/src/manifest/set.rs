@@ -24,7 +24,7 @@ impl ManifestSet {
         for (source, manifest) in manifests {
             report.set_source(&source);
             if let Some((first, other)) = by_tool.get(&manifest.tool) {
-                duplicate(&manifest, first, &other.places().tool, &mut report);
+                duplicate(&manifest, first, other.places().tool, &mut report);
             } else {
                 by_tool.insert(manifest.tool.clone(), (source, Arc::new(manifest)));
             }
@@ -71,7 +71,7 @@ impl ManifestSet {
     }
 }
 
-fn duplicate(manifest: &Manifest, first: &str, first_at: &Pos, report: &mut Report) {
+fn duplicate(manifest: &Manifest, first: &str, first_at: Pos, report: &mut Report) {
     let places = manifest.places();
     let place = if first_at.line > 0 { format!("{first}:{}", first_at.line) } else { first.to_owned() };
     let message = format!("the tool {} has two manifests, the other in {place}", quoted(manifest.tool.as_str()));
