@@ -1,1 +1,2 @@
 //! Reversi.
+pub mod ports;

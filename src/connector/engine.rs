@@ -311,6 +311,7 @@ fn refusal(change: &Change, error: &io::Error) -> ToolError {
 
 fn new_token() -> Result<String, ToolError> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|e| ToolError::Refused(format!("No random numbers: {e}. Nothing was changed.")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|e| ToolError::Refused(format!("No random numbers: {e}. Nothing was changed.")))?;
     Ok(format!("undo_{}", hex(&bytes)))
 }

@@ -41,7 +41,9 @@ impl Engine {
             Err(e) => (STANDARD.encode(e.as_bytes()), "base64"),
         };
         let next = if cut { json!(end) } else { Value::Null };
-        Ok(json!({ "path": path.to_string(), "content": content, "encoding": encoding, "size": size, "next_offset": next }))
+        Ok(
+            json!({ "path": path.to_string(), "content": content, "encoding": encoding, "size": size, "next_offset": next }),
+        )
     }
 
     pub(crate) fn list_dir(&self, path: &RelPath, max: usize) -> Result<Value, ToolError> {

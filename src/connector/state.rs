@@ -120,20 +120,20 @@ pub(crate) struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
 impl State {
     /// Opens or makes the state directory of `root` (both canonical).
     pub(crate) fn open(path: &Path, root: &Path) -> anyhow::Result<Self> {
-        let here = rustix::fs::CWD;
-        for dir in [path, &path.join("tokens"), &path.join("keys")] {
-            match rustix::fs::mkdirat(here, dir, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(e).with_context(|| format!("could not make the directory {}", dir.display())),
-            }
-        }
-        let inside = path.canonicalize().context("could not find the state directory")?;
+        let inside = future_path(path)?;
+        // Before anything is made: a refused start must not leave directories in the governed tree.
         anyhow::ensure!(
             !inside.starts_with(root) && !root.starts_with(&inside),
             "the state directory {} and the root {} must not contain each other; give another --state",
             inside.display(),
             root.display()
         );
+        for dir in [&inside, &inside.join("tokens"), &inside.join("keys")] {
+            match rustix::fs::mkdirat(rustix::fs::CWD, dir, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(e).with_context(|| format!("could not make the directory {}", dir.display())),
+            }
+        }
         let open = |dir: PathBuf| -> anyhow::Result<OwnedFd> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::open(&dir, flags, Mode::empty()).with_context(|| format!("could not open {}", dir.display()))
@@ -268,6 +268,17 @@ impl State {
 pub fn read_calls(state: &Path) -> io::Result<Vec<CallRecord>> {
     let text = std::fs::read_to_string(state.join(CALLS))?;
     text.lines().map(|line| serde_json::from_str(line).map_err(io::Error::from)).collect()
+}
+
+/// The canonical path of something that may not exist yet.
+fn future_path(path: &Path) -> anyhow::Result<PathBuf> {
+    if let Ok(found) = path.canonicalize() {
+        return Ok(found);
+    }
+    let path = std::path::absolute(path).context("could not find the working directory")?;
+    let (parent, name) = path.parent().zip(path.file_name()).context("the state directory needs a name")?;
+    let found = parent.canonicalize().with_context(|| format!("could not find the directory {}", parent.display()))?;
+    Ok(found.join(name))
 }
 
 /// Keys come from outside and can be hostile as file names.

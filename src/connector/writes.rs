@@ -28,7 +28,8 @@ impl Engine {
         self.change(call, |draft| {
             let place = self.root.place(path)?;
             let before = save_file(draft, &place)?;
-            let after = stage(draft, before.is_some(), content).map_err(|e| ToolError::io("stage the new content", &e))?;
+            let after =
+                stage(draft, before.is_some(), content).map_err(|e| ToolError::io("stage the new content", &e))?;
             let (size, sha256) = after.1;
             let answer = json!({
                 "path": path.to_string(), "undo_token": draft.token, "created": before.is_none(),
@@ -42,10 +43,13 @@ impl Engine {
         self.change(call, |draft| {
             let place = self.root.place(path)?;
             if !recursive && must_exist(&place)? == Kind::Dir {
-                let dir = tree::open_dir(place.dir(), place.name()).map_err(|e| ToolError::io("open the directory", &e))?;
+                let dir =
+                    tree::open_dir(place.dir(), place.name()).map_err(|e| ToolError::io("open the directory", &e))?;
                 let names = tree::names(&dir, 0).map_err(|e| ToolError::io("list the directory", &e))?;
                 if !names.is_empty() {
-                    return refuse(format!("`{path}` is a directory that isn't empty; pass recursive: true to delete it."));
+                    return refuse(format!(
+                        "`{path}` is a directory that isn't empty; pass recursive: true to delete it."
+                    ));
                 }
             }
             // Synced, because moving away content that is only in memory would save nothing.
@@ -72,7 +76,8 @@ impl Engine {
         self.change(call, |draft| {
             must_be_free(&self.root.place(path)?)?;
             // An empty directory's digest doesn't depend on where it is, so a staged one tells it.
-            rustix::fs::mkdirat(&draft.dir, NEW, Mode::RWXU).map_err(|e| ToolError::io("stage the directory", &e.into()))?;
+            rustix::fs::mkdirat(&draft.dir, NEW, Mode::RWXU)
+                .map_err(|e| ToolError::io("stage the directory", &e.into()))?;
             let after = digest(draft, NEW)?;
             let answer = json!({ "path": path.to_string(), "undo_token": draft.token });
             Ok(Plan { op: Op::MakeDir, slots: vec![slot(path, None, Some(after))], answer })
@@ -87,7 +92,9 @@ impl Engine {
             let before = save_file(draft, &place)?;
             let old = match &before {
                 None => 0,
-                Some(_) => saved_text(draft).map_err(|e| ToolError::io("read the counter", &e))?.trim().parse().unwrap_or(0),
+                Some(_) => {
+                    saved_text(draft).map_err(|e| ToolError::io("read the counter", &e))?.trim().parse().unwrap_or(0)
+                }
             };
             let Some(value) = i64::checked_add(old, by) else {
                 return refuse(format!("The counter `{name}` would overflow."));

@@ -1,0 +1,10 @@
+//! The file connector and the MCP client, as real processes. `cargo test --features failpoints --test connector` also
+//! kills the connector in the middle of changes.
+mod changes;
+mod client;
+mod containment;
+mod harness;
+mod http;
+#[cfg(feature = "failpoints")]
+mod kills;
+mod protocol;
