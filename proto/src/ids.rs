@@ -122,11 +122,7 @@ impl fmt::Debug for LedgerId {
 impl FromStr for LedgerId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        unhex(text).map(Self).map_err(|e| IdError {
-            kind: "ledger id",
-            got: e.got,
-            allowed: "32 lower-case hex digits",
-        })
+        unhex(text).map(Self).map_err(|e| IdError { kind: "ledger id", got: e.got, allowed: "32 lower-case hex digits" })
     }
 }
 

@@ -38,7 +38,7 @@ pub struct FsArgs {
     /// For tests: execute and record calls of this tool, but never answer them.
     #[arg(long, value_name = "TOOL")]
     pub hold_after: Option<String>,
-    /// For tests: also serve fs.counter_add and fs.counter_sub, a pair whose inverse is not idempotent.
+    /// For tests: also serve a pair of counter tools whose inverse is not idempotent.
     #[arg(long, alias = "non-idempotent")]
     pub test_tools: bool,
 }

@@ -128,12 +128,12 @@ impl Request {
             }
             "fs.write_file" => {
                 let WriteArgs { path, content, encoding, executable } = read(tool, args)?;
-                let content = Content { bytes: decode(content, encoding)?, append: false, executable };
+                let content = Content { bytes: decode(content, encoding.as_ref())?, append: false, executable };
                 Ok(Self::Write { path: RelPath::parse(&path)?, content })
             }
             "fs.append_file" => {
                 let AppendArgs { path, content, encoding } = read(tool, args)?;
-                let content = Content { bytes: decode(content, encoding)?, append: true, executable: None };
+                let content = Content { bytes: decode(content, encoding.as_ref())?, append: true, executable: None };
                 Ok(Self::Write { path: RelPath::parse(&path)?, content })
             }
             "fs.move" => {
@@ -166,14 +166,14 @@ fn read<'de, T: Deserialize<'de>>(tool: &str, args: Value) -> Result<T, ToolErro
     T::deserialize(args).map_err(|e| ToolError::Params(format!("The arguments of {tool} don't fit its schema: {e}.")))
 }
 
-fn bounded<T: PartialOrd + std::fmt::Display>(tool: &str, name: &str, got: T, most: T) -> Result<T, ToolError> {
+fn bounded<T: Copy + PartialOrd + std::fmt::Display>(tool: &str, name: &str, got: T, most: T) -> Result<T, ToolError> {
     if got > most {
         return Err(ToolError::Params(format!("{tool}: `{name}` is at most {most}, got {got}.")));
     }
     Ok(got)
 }
 
-fn decode(content: String, encoding: Option<Encoding>) -> Result<Vec<u8>, ToolError> {
+fn decode(content: String, encoding: Option<&Encoding>) -> Result<Vec<u8>, ToolError> {
     match encoding {
         None | Some(Encoding::Utf8) => Ok(content.into_bytes()),
         Some(Encoding::Base64) => {

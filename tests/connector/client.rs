@@ -126,7 +126,7 @@ async fn a_change_and_its_undo_through_the_port() {
     let pid = child_pid(state.path());
     upstreams.shutdown().await;
     assert!(!runs(pid));
-    assert_eq!(upstreams.connected()["files"], false);
+    assert!(!upstreams.connected()["files"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
