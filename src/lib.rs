@@ -1,1 +1,3 @@
 //! Reversi.
+pub mod adapters;
+pub mod connector;
