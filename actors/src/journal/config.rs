@@ -141,6 +141,9 @@ impl Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Config").field("dir", &self.dir).field("segment_bytes", &self.segment_bytes).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("dir", &self.dir)
+            .field("segment_bytes", &self.segment_bytes)
+            .finish_non_exhaustive()
     }
 }

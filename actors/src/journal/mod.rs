@@ -15,6 +15,7 @@ mod frame;
 mod index;
 mod keys;
 mod prepare;
+mod read;
 mod reader;
 mod recent;
 mod segment;
@@ -33,7 +34,7 @@ use reversi_proto::time::Timestamp;
 use reversi_proto::wake::Wake;
 
 pub use checkpoint::{SignedCheckpoint, read_notes};
-pub use config::{CheckpointSink, Config, Fatal, MissingKeys, Progress};
+pub use config::{CheckpointSink, Config, Fatal, FreeSpace, MissingKeys, Progress};
 pub use disk::DiskJournal;
 pub use error::{AppendError, JournalError};
 

@@ -9,8 +9,8 @@ use crate::time::Timestamp;
 /// Longest line, LF not counted, in bytes.
 pub const LINE_BYTES_MAX: usize = 65_535;
 
-/// Longest `seq` (20 digits) and the fixed-size members that the writer fills in.
-const STAMP_BYTES: usize = 20 + 64 + 64 + 27;
+/// Longest `seq` (20 digits) and the fixed-size members that the writer fills in, and a longer `run_seq` than the draft's.
+const STAMP_BYTES: usize = 20 + 64 + 64 + 27 + 20;
 
 /// Leaf hash of a line (RFC 6962, section 2.1): SHA-256 of a zero byte and the line without its LF.
 pub fn leaf(line: &[u8]) -> Hash {
@@ -108,6 +108,20 @@ impl Draft {
         self.run_seq
     }
 
+    /// Gives a record of no run its position in the chain of such records: many append to it, so only the journal's
+    /// writer knows.
+    pub fn set_run_seq(&mut self, run_seq: u64) {
+        if let Some(at) = self.until_seq.find(r#","salt":"#) {
+            self.until_seq = format!(r#"","run_seq":{run_seq}{}"#, &self.until_seq[at..]);
+            self.run_seq = run_seq;
+        }
+    }
+
+    /// What the finished line takes at most, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.len() + STAMP_BYTES
+    }
+
     fn len(&self) -> usize {
         let fixed = r#","ts":""#.len();
         self.until_prev.len() + self.until_run_prev.len() + self.until_seq.len() + fixed + self.after_ts.len()
@@ -149,6 +163,22 @@ mod tests {
         assert!(draft(&nested(DEPTH_MAX - 2)).is_ok());
         assert!(matches!(draft(&nested(DEPTH_MAX - 1)), Err(RecordError::BadBody { .. })));
         assert!(matches!(draft("[]"), Err(RecordError::BadBody { .. })));
+    }
+
+    #[test]
+    fn a_renumbered_draft_is_the_draft_with_that_number() {
+        let run: RunId = "run_1".parse().unwrap();
+        let body = Canonical::parse(br#"{"x":",\"salt\":1"}"#).unwrap();
+        let draft = |run_seq| {
+            Draft::new(LedgerId([1; 16]), &Actor::system(), "step.begun", &body, (Some(&run), run_seq), [2; 16])
+                .unwrap()
+        };
+        let mut renumbered = draft(0);
+        renumbered.set_run_seq(1_234_567);
+        assert_eq!(renumbered, draft(1_234_567));
+        let mut line = Vec::new();
+        renumbered.stamp(u64::MAX, Hash([3; 32]), Hash([4; 32]), Timestamp::from_micros(5), &mut line);
+        assert!(line.len() <= draft(0).bytes_max());
     }
 
     #[test]
