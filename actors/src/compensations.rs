@@ -50,7 +50,7 @@ impl Entity for Undo {
             let spec = spec_of(run, step, &asked)?;
             let calls_are_over = asked.tools.earlier_calls_are_over(&spec.tool);
             let facts = UndoFacts {
-                turn: run.turn_of(step),
+                turn: if asked.parked { Err(NotReady::Parked) } else { run.turn_of(step) },
                 spec,
                 run_version: run.chain().version.unwrap_or(0),
                 run_seq: run.chain().next_run_seq(),

@@ -213,6 +213,9 @@ pub enum NotReady {
     /// Something above it isn't done.
     #[error("a later step must be undone or settled first")]
     Deferred,
+    /// The daemon runs on a restored copy of its ledger.
+    #[error("rollbacks are parked: the ledger is a restored copy, in which finished undos may be missing")]
+    Parked,
     /// A person must approve it first.
     #[error("the undo waits for an approval")]
     AwaitingApproval,
