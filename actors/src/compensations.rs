@@ -9,7 +9,9 @@ use reversi_proto::ids::{RunId, StreamId};
 use reversi_proto::retry::doubled_ms;
 use reversi_proto::run::{Run, SpecError};
 use reversi_proto::time::Timestamp;
-use reversi_proto::undo::{CallEnd, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec};
+use reversi_proto::undo::{
+    CallEnd, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
+};
 use reversi_proto::wake::Wake;
 
 use crate::codec::RunKeys;

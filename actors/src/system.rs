@@ -94,7 +94,9 @@ impl System {
     ) -> Result<Self, StartError> {
         let parked = parts.journal.was_restored();
         if parked {
-            tracing::warn!("the ledger is a restored copy: rollbacks are parked, because finished undos could be repeated");
+            tracing::warn!(
+                "the ledger is a restored copy: rollbacks are parked, because finished undos could be repeated"
+            );
         }
         let world = Arc::new(World {
             boot: parts.clock.now(),
