@@ -103,7 +103,7 @@ pub struct Counts {
 }
 
 /// Takes a ledger's records in order, and says at the end what is violated.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Doctor {
     next: Seq,
     runs: BTreeMap<RunId, RunCheck>,
@@ -113,7 +113,7 @@ pub struct Doctor {
 }
 
 /// Collects what is violated, by the record that is looked at.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Violations {
     seq: Seq,
     list: Vec<Violation>,
@@ -133,44 +133,41 @@ impl Doctor {
     /// Takes the next record: its line, that line's leaf hash, and the names of the streams that it advances. An exported
     /// ledger has no streams; then they are not checked.
     pub fn feed(&mut self, line: &Line<'_>, leaf: Hash, streams: &[&str]) {
-        self.violations.seq = line.seq;
-        if line.seq != self.next {
-            self.violations.push(Invariant::I5, format!("expected seq {}, found {}", self.next, line.seq));
-        }
-        self.next = line.seq + 1;
         let event = match Event::decode(line.kind, line.body, &[]) {
             Ok(event) => event,
-            Err(error) => return self.violations.push(Invariant::Decode, error.to_string()),
+            Err(error) => return self.undecodable(line.seq, error.to_string()),
         };
         let (Ok(ts), Ok(actor)) = (line.ts.parse(), line.actor.parse()) else {
-            let detail = format!("{:?} and {:?} are no time and actor", line.ts, line.actor);
-            return self.violations.push(Invariant::Decode, detail);
+            return self.undecodable(line.seq, format!("{:?} and {:?} are no time and actor", line.ts, line.actor));
         };
         let meta = Meta { seq: line.seq, ts, leaf, actor: Actor { id: actor, kind: line.actor_kind } };
-        match line.run.parse::<RunId>() {
-            Ok(run) => self.feed_run(&run, &meta, &event, streams),
-            Err(_) => self.feed_loose(line.run, &event),
-        }
+        // The line's reader has checked the run's name, so it fails to parse only where it is empty: no run.
+        self.take(&meta, line.run.parse().ok().as_ref(), &event, streams);
     }
 
-    /// Records of no run.
-    fn feed_loose(&mut self, run: &str, event: &Event) {
-        match event {
-            Event::System(_) | Event::Access(_) | Event::Config(_) if run.is_empty() => {}
-            Event::System(_)
-            | Event::Access(_)
-            | Event::Config(_)
-            | Event::Run(_)
-            | Event::Step(_)
-            | Event::Approval(_)
-            | Event::Rollback(_)
-            | Event::Undo(_) => {
-                self.violations.push(Invariant::Fold, format!("a {} record of the run {run:?}", event.kind()));
+    fn undecodable(&mut self, seq: Seq, detail: String) {
+        self.violations.seq = seq;
+        self.violations.push(Invariant::Decode, detail);
+        self.next = seq + 1;
+    }
+
+    /// Takes a record that is an event already.
+    pub fn take(&mut self, meta: &Meta, run: Option<&RunId>, event: &Event, streams: &[&str]) {
+        self.violations.seq = meta.seq;
+        if meta.seq != self.next {
+            self.violations.push(Invariant::I5, format!("expected seq {}, found {}", self.next, meta.seq));
+        }
+        self.next = meta.seq + 1;
+        match (run, event) {
+            (Some(run), _) => self.take_of_run(run, meta, event, streams),
+            (None, Event::System(_) | Event::Access(_) | Event::Config(_)) => {}
+            (None, Event::Run(_) | Event::Step(_) | Event::Approval(_) | Event::Rollback(_) | Event::Undo(_)) => {
+                self.violations.push(Invariant::Fold, format!("a {} record is of no run", event.kind()));
             }
         }
     }
 
-    fn feed_run(&mut self, id: &RunId, meta: &Meta, event: &Event, streams: &[&str]) {
+    fn take_of_run(&mut self, id: &RunId, meta: &Meta, event: &Event, streams: &[&str]) {
         let Self { runs, claims, consumed, violations, .. } = self;
         let run = runs.entry(id.clone()).or_insert_with(|| RunCheck::new(id.clone()));
         run.check(meta, event, violations);
@@ -180,6 +177,11 @@ impl Doctor {
             run.check_streams(event, streams, violations);
         }
         run.evolve(meta, event);
+    }
+
+    /// What is violated so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations.list
     }
 
     /// After the last record.

@@ -5,7 +5,7 @@ use crate::event::v1::{RollbackStarted, StepBegun};
 use crate::ids::{RollbackId, StepNo, ToolName};
 
 /// What orders a run's inverses.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Order {
     /// The rollback that was asked for last.
     pub(super) rollback: Option<RollbackId>,
@@ -38,11 +38,11 @@ impl Order {
         self.selection.as_ref().is_none_or(|selection| selection.contains(&step))
     }
 
-    /// Says whether a step must still be undone or settled.
+    /// Says whether a step must still be undone or settled, selected or not.
     pub(super) fn set_open(&mut self, step: StepNo, undo_tool: Option<&ToolName>, is_open: bool) {
         let upstream = undo_tool.and_then(|tool| self.upstreams.get(tool)).cloned().unwrap_or_default();
         let beside = self.open.entry(upstream).or_default();
-        if is_open && self.selection.as_ref().is_none_or(|selection| selection.contains(&step)) {
+        if is_open {
             beside.insert(step);
             self.open_steps.insert(step);
         } else {

@@ -15,7 +15,7 @@ use crate::run::{Run, RunStatus, Step, StepStatus};
 use crate::undo::{Phase, Undo};
 
 /// A run so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RunCheck {
     fold: Run,
     undos: BTreeMap<StepNo, UndoCheck>,
@@ -59,10 +59,18 @@ impl RunCheck {
 
     fn refresh(&mut self, no: StepNo) {
         if let Some(step) = self.fold.step(no) {
-            let undone = self.undos.get(&no).is_some_and(|undo| undo.state == State::Undone);
-            let open = is_unresolved(step) || (is_undoable(step) && !undone);
+            // A selection can't hide what an earlier rollback left behind.
+            let open = match self.state_of(no) {
+                State::Undone => false,
+                State::Idle => self.order.selects(no) && (is_unresolved(step) || is_undoable(step)),
+                State::Open | State::Pause(_) | State::ReadBack { .. } | State::GivenUp | State::Unknown => true,
+            };
             self.order.set_open(no, step.undo_pin.as_ref().map(|pin| &pin.tool), open);
         }
+    }
+
+    fn state_of(&self, no: StepNo) -> State {
+        self.undos.get(&no).map_or(State::Idle, |undo| undo.state)
     }
 
     /// Holds an event against the state it meets.
@@ -99,23 +107,12 @@ impl RunCheck {
     }
 
     fn check_seal(&self, out: &mut Violations) {
-        let open = |step: &&Step| matches!(step.status, StepStatus::InFlight | StepStatus::Uncertain);
-        match (self.fold.status(), self.fold.steps().iter().find(open)) {
-            (RunStatus::Active, Some(step)) => {
-                let detail = format!("the run is sealed while step {} is {}", step.no, step.status.as_str());
-                out.push(Invariant::Fold, detail);
-            }
-            (RunStatus::RollingBack, _) => {
-                out.push(Invariant::Fold, "the run is sealed while it is rolling back".to_owned());
-            }
-            (
-                RunStatus::Absent
-                | RunStatus::Active
-                | RunStatus::Sealed
-                | RunStatus::PartlyRolledBack
-                | RunStatus::RolledBack,
-                _,
-            ) => {}
+        if let Some(step) = self.fold.steps().iter().find(|step| step.is_open()) {
+            let detail = format!("the run is sealed while step {} is {}", step.no, step.status.as_str());
+            out.push(Invariant::Fold, detail);
+        }
+        if self.fold.status() == RunStatus::RollingBack {
+            out.push(Invariant::Fold, "the run is sealed while it is rolling back".to_owned());
         }
     }
 
@@ -142,7 +139,10 @@ impl RunCheck {
                     out.push(Invariant::I3, format!("step {no} ends a second time: it was {word} already"));
                 }
             }
-            StepEvent::Resolved(body, _) => self.check_resolution(body, status, out),
+            StepEvent::Resolved(body, _) => {
+                let open = step.is_open() || is_note(step, body);
+                self.check_resolution(body, open, word, out);
+            }
             StepEvent::Disputed(..) => {
                 if step.resolved.is_none() {
                     out.push(Invariant::I3, format!("step {no} is disputed, but nobody had resolved it"));
@@ -151,14 +151,13 @@ impl RunCheck {
         }
     }
 
-    fn check_resolution(&mut self, body: &StepResolved, status: StepStatus, out: &mut Violations) {
+    fn check_resolution(&mut self, body: &StepResolved, open: bool, word: &str, out: &mut Violations) {
         let no = body.step;
         if body.status == Outcome::Uncertain {
             out.push(Invariant::I3, format!("step {no} is resolved as uncertain, which settles nothing"));
         }
         match body.target {
-            Target::Step if !matches!(status, StepStatus::InFlight | StepStatus::Uncertain) => {
-                let word = status.as_str();
+            Target::Step if !open => {
                 out.push(Invariant::I3, format!("step {no} is resolved, though it was {word} already"));
             }
             Target::Step => {}
@@ -178,7 +177,7 @@ impl RunCheck {
             );
         }
         let left = |step: &&Step| {
-            let undone = self.undos.get(&step.no).is_some_and(|undo| undo.state == State::Undone);
+            let undone = self.state_of(step.no) == State::Undone;
             self.order.selects(step.no) && !undone && ran(step) && !is_harmless(step)
         };
         if let (true, Some(step)) = (body.complete, self.fold.steps().iter().find(left)) {
@@ -218,13 +217,10 @@ impl RunCheck {
                 format!("step {no} ({word}) is undone, though there is nothing to undo or it is not selected"),
             );
         }
-        // A retry goes on with a turn that had come, whatever was disputed since.
-        if self.undos.get(&no).is_none_or(UndoCheck::begins_round) {
-            let ran_tool = |no| self.fold.step(no).filter(|step| ran(step)).map(|step| &step.tool);
-            if let Some(later) = self.order.holder(no, (&step.tool, undo_tool), ran_tool) {
-                let detail = format!("step {no} is undone before step {later}, which must be undone or settled first");
-                out.push(Invariant::I4, detail);
-            }
+        let ran_tool = |no| self.fold.step(no).filter(|step| ran(step)).map(|step| &step.tool);
+        if let Some(later) = self.order.holder(no, (&step.tool, undo_tool), ran_tool) {
+            let detail = format!("step {no} is undone before step {later}, which must be undone or settled first");
+            out.push(Invariant::I4, detail);
         }
     }
 
@@ -235,8 +231,8 @@ impl RunCheck {
         claims: &mut BTreeMap<Hash, (RunId, StepNo)>,
         out: &mut Violations,
     ) {
-        if let Event::Step(StepEvent::Begun(StepBegun { claim: Some(claim), step, .. }, _)) = event {
-            let taken = claims.insert(*claim, (self.fold.id().clone(), *step));
+        if let Some((claim, step)) = taken_claim(event) {
+            let taken = claims.insert(claim, (self.fold.id().clone(), step));
             if let Some((run, by)) = taken {
                 let detail = format!("step {step} takes a claim that step {by} of run {run} holds");
                 out.push(Invariant::I8, detail);
@@ -249,11 +245,12 @@ impl RunCheck {
         }
     }
 
-    /// The claim that ends with this record: its step had no effect, or its effect is taken back.
+    /// The held claim that ends with this record: its step had no effect, or its effect is taken back.
     fn freed_claim(&self, event: &Event) -> Option<(Hash, StepNo)> {
         let no = match event {
             Event::Step(StepEvent::Failed(body, _)) => body.step,
             Event::Step(StepEvent::Resolved(body, _)) => match (body.target, body.status) {
+                (Target::Step, _) if self.fold.step(body.step).is_some_and(|step| is_note(step, body)) => return None,
                 (Target::Step, Outcome::Failed) | (Target::Undo, Outcome::Succeeded) => body.step,
                 (Target::Step, Outcome::Succeeded | Outcome::Uncertain)
                 | (Target::Undo, Outcome::Failed | Outcome::Uncertain) => return None,
@@ -269,7 +266,8 @@ impl RunCheck {
             | Event::Approval(_)
             | Event::Rollback(_) => return None,
         };
-        Some((self.fold.step(no)?.claim?, no))
+        let step = self.fold.step(no).filter(|step| step.claim_held)?;
+        Some((step.claim?, no))
     }
 
     /// A grant is good for one begin.
@@ -299,9 +297,6 @@ impl RunCheck {
             Event::Step(StepEvent::Resolved(body, _)) if body.target == Target::Undo => {
                 needed.push(format!("undo/{run}/{}", body.step));
             }
-            Event::Step(StepEvent::Begun(StepBegun { claim: Some(claim), .. }, _)) => {
-                needed.push(format!("claim/{}", hex(&claim.0)));
-            }
             Event::Step(_)
             | Event::Run(_)
             | Event::Approval(_)
@@ -310,7 +305,8 @@ impl RunCheck {
             | Event::Access(_)
             | Event::Config(_) => {}
         }
-        needed.extend(self.freed_claim(event).map(|(claim, _)| format!("claim/{}", hex(&claim.0))));
+        let claim = taken_claim(event).or_else(|| self.freed_claim(event));
+        needed.extend(claim.map(|(claim, _)| format!("claim/{}", hex(&claim.0))));
         for stream in needed.iter().filter(|stream| !streams.contains(&stream.as_str())) {
             out.push(Invariant::I6, format!("a {} record does not advance the stream {stream}", event.kind()));
         }
@@ -343,6 +339,27 @@ impl RunCheck {
         counts.undo_attempts += self.undos.values().map(|undo| u64::from(undo.attempts)).sum::<u64>();
         counts.open_intents += (in_flight + open) as u64;
     }
+}
+
+/// The claim that a record takes, or takes back.
+fn taken_claim(event: &Event) -> Option<(Hash, StepNo)> {
+    match event {
+        Event::Step(StepEvent::Begun(body, _)) => Some((body.claim?, body.step)),
+        Event::Step(StepEvent::Disputed(body, ())) => Some((body.claim?, body.step)),
+        Event::Step(_)
+        | Event::Undo(_)
+        | Event::System(_)
+        | Event::Access(_)
+        | Event::Config(_)
+        | Event::Run(_)
+        | Event::Approval(_)
+        | Event::Rollback(_) => None,
+    }
+}
+
+/// The step's undo was attempted, so this resolution only says that its dispute was looked at.
+fn is_note(step: &Step, body: &StepResolved) -> bool {
+    step.disputed && step.undo.is_some() && step.resolved == Some(body.status)
 }
 
 fn ran(step: &Step) -> bool {
@@ -383,5 +400,6 @@ fn undo_step_of(event: &UndoEvent) -> StepNo {
         UndoEvent::Uncertain(body, _) => body.step,
         UndoEvent::Mismatched(body, _) => body.step,
         UndoEvent::Verified(body, ()) => body.step,
+        UndoEvent::Deferred(body, ()) => body.step,
     }
 }

@@ -416,3 +416,27 @@ fn violations_are_kept_up_to_a_limit_and_all_counted() {
     // Only the first of them met a step that had succeeded; the others met a failed one, which is as wrong.
     assert_eq!((violations.len(), counts.violations), (super::VIOLATIONS_MAX, super::VIOLATIONS_MAX as u64 + 5));
 }
+
+#[test]
+fn a_dispute_takes_its_claim_back_only_from_nobody() {
+    let claim = json!({"claim": CLAIM});
+    let mut story = Story::run(0);
+    story.start("run_b");
+    story.begin(RUN, 1, &claim);
+    story.add(RUN, "step.resolved", &json!({"note": "", "status": "failed", "step": 1, "target": "step"}));
+    story.begin("run_b", 1, &claim);
+    story.add(RUN, "step.disputed", &json!({"claim": CLAIM, "status": "succeeded", "step": 1}));
+    story.violates(Invariant::I8, 0, "that step 1 of run run_b holds");
+}
+
+#[test]
+fn a_deferred_undo_waits_for_its_turn_again() {
+    let mut story = Story::rolling_back(1);
+    let at = time(1);
+    story.attempt('1', 1, 1).add(RUN, "undo.failed", &json!({"attempt": 1, "retry_at": at, "step": 1}));
+    story.add(RUN, "undo.deferred", &json!({"attempt": 1, "step": 1})).attempt('1', 1, 2);
+    story.is_sound();
+    let mut story = Story::rolling_back(1);
+    story.attempt('1', 1, 1).add(RUN, "undo.deferred", &json!({"attempt": 1, "step": 1}));
+    story.violates(Invariant::I3, 0, "put back, but the undo is open");
+}

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// Where an undo stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing was tried.
+    /// Nothing was tried, or it waits for its turn again.
     #[default]
     Idle,
     /// An attempt is open.
@@ -49,7 +49,7 @@ impl State {
 }
 
 /// One step's undo.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct UndoCheck {
     pub(super) state: State,
     pub(super) attempts: u32,
@@ -60,11 +60,6 @@ pub(super) struct UndoCheck {
 }
 
 impl UndoCheck {
-    /// The first attempt of a rollback, as opposed to a retry within it.
-    pub(super) fn begins_round(&self) -> bool {
-        !matches!(self.state, State::Pause(_))
-    }
-
     /// Holds an event against the state, then follows it.
     pub(super) fn take(&mut self, step: StepNo, ts: Timestamp, event: &UndoEvent, out: &mut Violations) {
         match event {
@@ -107,6 +102,26 @@ impl UndoCheck {
             UndoEvent::Verified(body, ()) => {
                 self.read(step, body.attempt, ts, out);
                 self.state = State::Undone;
+            }
+            UndoEvent::Deferred(body, ()) => {
+                match self.state {
+                    State::Pause(at) if ts >= at && body.attempt == self.attempts => {}
+                    State::Pause(at) if ts < at => {
+                        out.push(Invariant::I7, format!("step {step}: put back at {ts}, though it is due at {at}"));
+                    }
+                    State::Pause(_)
+                    | State::Idle
+                    | State::Open
+                    | State::ReadBack { .. }
+                    | State::Undone
+                    | State::GivenUp
+                    | State::Unknown => {
+                        let (at, word) = (self.attempts, self.state.word());
+                        let detail = format!("step {step}: put back, but the undo is {word} at attempt {at}");
+                        out.push(Invariant::I3, detail);
+                    }
+                }
+                self.state = State::Idle;
             }
         }
     }
