@@ -27,7 +27,7 @@ Exit codes: 0 nothing speaks against the ledger, 1 tampered with or not verifiab
 Examples:
   reversi verify ledger.jsonl
   reversi verify ledger.jsonl --checkpoint ledger.note --trust ledger.vkey --require-checkpoint
-  reversi verify reversi-data --checkpoint reversi-data.checkpoints --trust reversi-data/keys/ledger.pub")]
+  reversi verify reversi-data --checkpoint reversi-data.checkpoints --trust ledger.vkey")]
 pub(super) struct VerifyArgs {
     /// A data directory, an exported .jsonl file, or - for stdin
     path: PathBuf,
