@@ -100,11 +100,11 @@ async fn agent(service: &Service, admin: &Principal) -> Principal {
     service.authenticate(&text).unwrap()
 }
 
-/// A run of three writes, undone; the same name is written again afterwards, because its claim is free.
-async fn story(daemon: &Daemon, admin: &Principal) {
+/// Runs of three writes, undone; the next one writes the same names, because their claims are free.
+async fn story(daemon: &Daemon, admin: &Principal, runs: usize) {
     let service = daemon.system.service();
     let agent = agent(&service, admin).await;
-    for _ in 0..2 {
+    for _ in 0..runs {
         let permissions = vec!["docs:write".to_owned()];
         let run = NewRun { run_id: None, permissions, mode: Mode::Enforce, reason: None };
         let run = service.start_run(&agent, run, Retry::default()).await.unwrap().0.run_id;
@@ -149,7 +149,7 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_directory_verifies_running_and_stopped_and_is_left_alone() {
     let (daemon, admin) = Daemon::start().await;
-    story(&daemon, &admin).await;
+    story(&daemon, &admin, 2).await;
     let data = daemon.data();
     reversi(["verify", arg(&data)]).exits(0);
     let said = reversi(["doctor", arg(&data)]).exits(0);
@@ -172,7 +172,7 @@ async fn a_data_directory_verifies_running_and_stopped_and_is_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_or_cut_data_directory_is_caught() {
     let (daemon, admin) = Daemon::start().await;
-    story(&daemon, &admin).await;
+    story(&daemon, &admin, 2).await;
     let data = daemon.data();
     let Daemon { folder, system, .. } = daemon;
     system.stop().await.unwrap();
@@ -213,4 +213,42 @@ async fn a_damaged_or_cut_data_directory_is_caught() {
     assert!(said.out.contains("tail_cut"), "{}", said.out);
     let said = reversi(["doctor", arg(&data)]).exits(1);
     assert!(said.words().contains("its tail was cut"), "{}", said.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_tail_is_noted_and_no_damage() {
+    let (daemon, admin) = Daemon::start().await;
+    story(&daemon, &admin, 1).await;
+    let data = daemon.data();
+    daemon.system.stop().await.unwrap();
+    std::fs::remove_file(data.join("clean-stop")).unwrap();
+    let newest = tree(&data.join("ledger"))
+        .into_keys()
+        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+        .max()
+        .unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let end = bytes[..bytes.len() - 4096].iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end + 3..end + 10].copy_from_slice(&[0xb5, b'R', b'V', 1, 7, 7, 7]);
+    std::fs::write(&newest, &bytes).unwrap();
+    let said = reversi(["verify", arg(&data)]).exits(0);
+    assert!(said.words().contains("ends in bytes that are no whole batch"), "{}", said.out);
+    let said = reversi(["doctor", arg(&data)]).exits(0);
+    assert!(said.err.contains("ends in bytes that are no whole batch"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_store_that_disagrees_is_found() {
+    let (short, admin) = Daemon::start().await;
+    story(&short, &admin, 1).await;
+    let (long, admin) = Daemon::start().await;
+    story(&long, &admin, 2).await;
+    let (from, to) = (short.data().join("db"), long.data().join("db"));
+    short.system.stop().await.unwrap();
+    long.system.stop().await.unwrap();
+    std::fs::remove_dir_all(&to).unwrap();
+    std::fs::rename(from, &to).unwrap();
+    let said = reversi(["doctor", arg(&to.with_file_name(""))]).exits(1);
+    assert!(said.out.lines().any(|line| line.starts_with("I6      violated")), "{}", said.out);
+    assert!(said.words().contains("as the last record of"), "{}", said.out);
 }

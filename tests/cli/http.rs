@@ -115,7 +115,7 @@ fn report(status: &str, complete: bool, lists: &Value) -> Value {
 fn runs_are_listed_at_80_columns_with_the_way_to_the_next_page() {
     let run = |id: &str, status: &str| {
         json!({"run_id": id, "mode": "enforce", "status": status, "permissions": ["a"], "actor": "bot-1",
-               "reason": "a refund for a very unhappy customer who \u{1b}[31mwrote", "started_at": "2026-10-01T00:00:02.000000Z",
+               "reason": "\u{1b}[31ma refund for a very unhappy customer", "started_at": "2026-10-01T00:00:02.000000Z",
                "step_count": 12, "unresolved": 1})
     };
     let page = json!({"items": [run("support:4821", "active"), run("support:4822", "partly_rolled_back")], "next_cursor": "support:4822"});
