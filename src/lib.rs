@@ -1,2 +1,5 @@
-//! Reversi: the edges and the composition root, as a library so that tests can start a daemon in-process.
+//! The binary's modules as a library, so that tests can start them. The direction of use is in
+//! `tests/architecture.rs`: edges call actors and proto, never each other.
+pub mod adapters;
+pub mod connector;
 pub mod http;

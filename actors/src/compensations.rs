@@ -9,7 +9,9 @@ use reversi_proto::ids::{RunId, StreamId};
 use reversi_proto::retry::doubled_ms;
 use reversi_proto::run::{Run, SpecError};
 use reversi_proto::time::Timestamp;
-use reversi_proto::undo::{CallEnd, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec};
+use reversi_proto::undo::{
+    CallEnd, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
+};
 use reversi_proto::wake::Wake;
 
 use crate::codec::RunKeys;
@@ -50,7 +52,7 @@ impl Entity for Undo {
             let spec = spec_of(run, step, &asked)?;
             let calls_are_over = asked.tools.earlier_calls_are_over(&spec.tool);
             let facts = UndoFacts {
-                turn: run.turn_of(step),
+                turn: if asked.parked { Err(NotReady::Parked) } else { run.turn_of(step) },
                 spec,
                 run_version: run.chain().version.unwrap_or(0),
                 run_seq: run.chain().next_run_seq(),

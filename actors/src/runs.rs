@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reversi_proto::ids::{Actor, RunId, StreamId};
 use reversi_proto::ledger::run_genesis;
 use reversi_proto::manifest::Manifest;
-use reversi_proto::run::{BeginCall, BeginFacts, Run, RunCommand, RunEffect, RunFacts, RunReject, claim_of};
+use reversi_proto::run::{BeginCall, BeginFacts, ClaimFact, Run, RunCommand, RunEffect, RunFacts, RunReject, claim_of};
 use reversi_proto::undo::{Undo, UndoCommand};
 use reversi_proto::wake::Wake;
 
@@ -48,7 +48,16 @@ impl Entity for Run {
                 (None, None)
             }
         };
-        let facts = RunFacts { payload_key: keys.payload, begin, manifest };
+        let claim = match command {
+            RunCommand::Complete(call) => self.lost_claim(world, call.step)?,
+            RunCommand::Start { .. }
+            | RunCommand::Begin(_)
+            | RunCommand::Resolve(_)
+            | RunCommand::Seal
+            | RunCommand::StartRollback(_)
+            | RunCommand::FinishRollback => None,
+        };
+        let facts = RunFacts { payload_key: keys.payload, begin, manifest, claim };
         Ok((facts, chain_end(self, world)))
     }
 
@@ -111,6 +120,7 @@ pub(crate) fn chain_end(run: &Run, world: &World) -> ChainEnd {
 trait RunFactsOf {
     fn begin_facts(&self, world: &Arc<World>, call: &BeginCall) -> Result<BeginFacts, HostError<RunReject>>;
     fn pinned(&self, world: &Arc<World>, step: u32) -> Option<Arc<Manifest>>;
+    fn lost_claim(&self, world: &Arc<World>, step: u32) -> Result<Option<ClaimFact>, HostError<RunReject>>;
 }
 
 impl RunFactsOf for Run {
@@ -139,6 +149,14 @@ impl RunFactsOf for Run {
     fn pinned(&self, world: &Arc<World>, step: u32) -> Option<Arc<Manifest>> {
         let step = self.step(step)?;
         world.globals().archive.get(step.config, &step.tool).cloned()
+    }
+
+    /// The claim of a resolved step: only then can a late outcome ask for it back.
+    fn lost_claim(&self, world: &Arc<World>, step: u32) -> Result<Option<ClaimFact>, HostError<RunReject>> {
+        let Some(step) = self.step(step).filter(|step| step.resolved.is_some() && !step.claim_held) else {
+            return Ok(None);
+        };
+        step.claim.map(|claim| world.claim(claim).map_err(widen)).transpose()
     }
 }
 

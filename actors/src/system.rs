@@ -11,7 +11,7 @@ use reversi_proto::manifest::ManifestSet;
 use reversi_proto::wake::Wake;
 
 use crate::clock::Clock;
-use crate::codec::{CodecError, Place, encode};
+use crate::codec::{CodecError, Place, decode, encode};
 use crate::error::ServiceError;
 use crate::host::HostError;
 use crate::ids::IdSource;
@@ -92,12 +92,19 @@ impl System {
         parts: Parts,
         keep_admin_key: impl FnOnce(&str) -> std::io::Result<()> + Send,
     ) -> Result<Self, StartError> {
+        let parked = parts.journal.was_restored();
+        if parked {
+            tracing::warn!(
+                "the ledger is a restored copy: rollbacks are parked, because finished undos could be repeated"
+            );
+        }
         let world = Arc::new(World {
             boot: parts.clock.now(),
             journal: parts.journal,
             clock: parts.clock,
             ids: parts.ids,
             tools: parts.tools,
+            parked,
             globals: std::sync::RwLock::default(),
             runs: crate::directory::Directory::default(),
             undos: crate::directory::Directory::default(),
@@ -113,7 +120,7 @@ impl System {
                 world.publish(&batch);
             }
         }));
-        let started = DaemonStarted { clean: world.journal.stats().clean_start, software: SOFTWARE.to_owned() };
+        let started = DaemonStarted { clean: stopped_cleanly(&world)?, software: SOFTWARE.to_owned() };
         world.append_system(SystemEvent::DaemonStarted(started, ()).into()).await?;
         load_manifests(&world, &parts.manifests).await?;
         let service = Service::new(Arc::clone(&world));
@@ -138,6 +145,15 @@ impl System {
         }
         self.world.journal.close().await
     }
+}
+
+/// The last thing that the daemon journaled about itself is that it stopped.
+fn stopped_cleanly(world: &World) -> Result<bool, StartError> {
+    let Some(seq) = world.journal.version(&StreamId::Ledger)? else { return Ok(false) };
+    let last = world.journal.load(&StreamId::Ledger, seq)?;
+    let Some(last) = last.last() else { return Ok(false) };
+    let decoded = decode(&*world.journal, last).map_err(|error| StartError::Globals(error.into()))?;
+    Ok(matches!(decoded.event, Event::System(SystemEvent::DaemonStopped(..))))
 }
 
 /// Journals today's manifests unless they are those in force.

@@ -73,6 +73,8 @@ pub(crate) struct World {
     pub(crate) runs: Directory<Run>,
     pub(crate) undos: Directory<Undo>,
     pub(crate) boot: Timestamp,
+    /// This ledger is a restored copy, which may lack finished undos: none is attempted.
+    pub(crate) parked: bool,
     pub(crate) counters: Counters,
 }
 

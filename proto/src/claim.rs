@@ -2,18 +2,18 @@
 use crate::event::{Event, StepEvent};
 use crate::ids::{RunId, StepNo};
 
-/// The holder after this record of the claim's stream: `step.begun` takes the claim, every other record that advances
-/// the stream (a failure, a resolution, the end of a compensation) frees it.
+/// The holder after this record of the claim's stream: `step.begun` takes the claim, `step.disputed` takes it back,
+/// every other record that advances the stream (a failure, a resolution, the end of a compensation) frees it.
 pub fn holder_after(run: Option<&RunId>, last: &Event) -> Option<(RunId, StepNo)> {
     match last {
         Event::Step(StepEvent::Begun(body, _)) => run.map(|run| (run.clone(), body.step)),
+        Event::Step(StepEvent::Disputed(body, ())) => run.map(|run| (run.clone(), body.step)),
         Event::Step(
             StepEvent::Blocked(..)
             | StepEvent::Succeeded(..)
             | StepEvent::Failed(..)
             | StepEvent::Uncertain(..)
-            | StepEvent::Resolved(..)
-            | StepEvent::Disputed(..),
+            | StepEvent::Resolved(..),
         )
         | Event::System(_)
         | Event::Access(_)

@@ -17,9 +17,12 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The set in force and the seq of its record.
+    /// The set in force and the seq of its record. None where the newest record can't be read: an older set would be
+    /// a guess.
     pub fn current(&self) -> Option<(Seq, Arc<ManifestSet>)> {
-        self.sets.last_key_value().map(|(seq, set)| (*seq, Arc::clone(set)))
+        let (seq, set) = self.sets.last_key_value()?;
+        let superseded = self.unreadable.last().is_some_and(|(unreadable, _)| unreadable > seq);
+        (!superseded).then(|| (*seq, Arc::clone(set)))
     }
 
     /// Checksum of the set in force.
@@ -39,10 +42,14 @@ impl Archive {
 
     /// Folds one record of the stream.
     pub fn evolve(&mut self, meta: &Meta, event: &Event) {
-        let Event::Config(ConfigEvent::ManifestsLoaded(_, private)) = event else { return };
+        let Event::Config(ConfigEvent::ManifestsLoaded(body, private)) = event else { return };
         let manifests: Result<Vec<Manifest>, _> = private.texts.iter().map(Manifest::from_canonical).collect();
-        match manifests {
-            Ok(manifests) => drop(self.sets.insert(meta.seq, Arc::new(ManifestSet::restore(manifests)))),
+        match manifests.map(ManifestSet::restore) {
+            Ok(set) if set.checksum() == body.set => drop(self.sets.insert(meta.seq, Arc::new(set))),
+            Ok(set) => {
+                let (expected, got) = (body.set, set.checksum());
+                self.unreadable.push((meta.seq, format!("the texts are of another set: expected {expected}, got {got}")));
+            }
             Err(error) => self.unreadable.push((meta.seq, error.to_string())),
         }
     }

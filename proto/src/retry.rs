@@ -5,7 +5,7 @@
 pub fn full_jitter_ms(base_ms: u64, max_ms: u64, failures: u32, random: u64) -> u64 {
     let doublings = failures.saturating_sub(1).min(40);
     let ceiling = base_ms.saturating_mul(1 << doublings).min(max_ms);
-    random % (ceiling + 1)
+    ceiling.checked_add(1).map_or(random, |values| random % values)
 }
 
 /// `backoff_ms`, doubled for each read-back that already mismatched after the first (checklist F4).

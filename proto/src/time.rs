@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
-/// The first instant that does not print in 27 characters.
-const YEAR_10000_MICROS: i64 = 253_402_300_800_000_000;
+/// The first instant that is not read back: 9999-12-30T22:00:00Z, where the parser of jiff ends.
+const END_MICROS: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
     /// From microseconds; clamped to what can be printed.
     pub fn from_micros(micros: i64) -> Self {
-        Self(micros.clamp(0, YEAR_10000_MICROS - 1))
+        Self(micros.clamp(0, END_MICROS - 1))
     }
 
     /// Microseconds since the epoch.
@@ -77,7 +77,7 @@ impl FromStr for Timestamp {
         }
         let instant: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
         let time = Self(instant.as_microsecond());
-        if (0..YEAR_10000_MICROS).contains(&time.0) && time.to_string() == text { Ok(time) } else { Err(wrong()) }
+        if (0..END_MICROS).contains(&time.0) && time.to_string() == text { Ok(time) } else { Err(wrong()) }
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prints_and_parses(micros in 0..YEAR_10000_MICROS) {
+        fn prints_and_parses(micros in 0..END_MICROS) {
             let time = Timestamp::from_micros(micros);
             let text = time.to_string();
             prop_assert_eq!(text.len(), 27);

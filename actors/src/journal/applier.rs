@@ -42,7 +42,13 @@ impl Feed {
     }
 
     /// Gathers whole batches, about `records` records, none at or behind `until`.
-    fn gather(&mut self, segments: &Segments, update: &mut Update, until: Seq, records: u64) -> Result<(), JournalError> {
+    fn gather(
+        &mut self,
+        segments: &Segments,
+        update: &mut Update,
+        until: Seq,
+        records: u64,
+    ) -> Result<(), JournalError> {
         let begin = update.applied();
         while update.applied() < until && update.applied() - begin < records {
             let at = self.reader.at();
@@ -102,7 +108,8 @@ pub(crate) fn run(shared: &Arc<Shared>, mut feed: Feed) {
     while wait(shared) {
         let applied = shared.applied.load(Ordering::SeqCst);
         let turn = shared.index().and_then(|index| {
-            let (now, names) = feed.apply(&index, &shared.segments, shared.head(), shared.config.apply_records.max(1))?;
+            let (now, names) =
+                feed.apply(&index, &shared.segments, shared.head(), shared.config.apply_records.max(1))?;
             // In sled first, out of the tail then: a reader looks at the tail first.
             shared.tail.remove(names.iter().map(String::as_str), now);
             shared.applied.store(now, Ordering::SeqCst);

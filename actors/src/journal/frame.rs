@@ -340,9 +340,16 @@ mod tests {
 
     #[test]
     fn a_record_survives_and_its_parts_are_guarded() {
-        let streams = vec![("run/r", Wake::At(Timestamp::from_micros(77))), ("halt", Wake::Now), ("config", Wake::None)];
-        let record =
-            Record { line: b"{line}", private: b"sealed", ts: Timestamp::from_micros(3), loose: true, keyed: true, streams };
+        let streams =
+            vec![("run/r", Wake::At(Timestamp::from_micros(77))), ("halt", Wake::Now), ("config", Wake::None)];
+        let record = Record {
+            line: b"{line}",
+            private: b"sealed",
+            ts: Timestamp::from_micros(3),
+            loose: true,
+            keyed: true,
+            streams,
+        };
         let mut bytes = Vec::new();
         put_record(&mut bytes, &record);
         assert!(bytes.len() <= record_bytes_max(6, 6, [5, 4, 6].into_iter()));

@@ -234,28 +234,9 @@ impl Index {
         self.db.insert(NOTE, note).map(|_| ()).map_err(|source| self.failed(source))
     }
 
-    /// The newest checkpoint note.
-    pub(crate) fn note(&self) -> Result<Option<String>, JournalError> {
-        let note = self.db.get(NOTE).map_err(|source| self.failed(source))?;
-        Ok(note.map(|note| String::from_utf8_lossy(&note).into_owned()))
-    }
-
     /// Hands everything to the kernel. No sync: after a power cut the store is rebuilt.
     pub(crate) fn flush(&self) -> Result<(), JournalError> {
         self.db.flush().map(|_| ()).map_err(|source| self.failed(source))
-    }
-
-    /// Makes everything durable: sled's own `flush` never calls fsync, so its files are synced here.
-    pub(crate) fn sync(&self) -> Result<(), JournalError> {
-        self.flush()?;
-        let wrong = || JournalError::io("sync", &self.path);
-        for entry in std::fs::read_dir(&self.path).map_err(wrong())? {
-            let path = entry.map_err(wrong())?.path();
-            if path.is_file() {
-                std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(wrong())?;
-            }
-        }
-        files::sync_dir(&self.path).map_err(wrong())
     }
 
     fn failed(&self, source: sled::Error) -> JournalError {
@@ -400,6 +381,26 @@ fn alarm_of(key: &[u8]) -> Option<(Wake, String)> {
         _ => Wake::At(Timestamp::from_micros(i64::from_be_bytes(cursor.array()?))),
     };
     Some((wake, String::from_utf8(cursor.0.to_vec()).ok()?))
+}
+
+/// Makes a store durable that nobody writes to: sled's own `flush` never calls fsync.
+pub(crate) fn sync(path: &Path) -> Result<(), JournalError> {
+    let wrong = || JournalError::io("sync", path);
+    for entry in std::fs::read_dir(path).map_err(wrong())? {
+        std::fs::File::open(entry.map_err(wrong())?.path()).and_then(|file| file.sync_all()).map_err(wrong())?;
+    }
+    files::sync_dir(path).map_err(wrong())
+}
+
+/// Names and lengths of a store's files, on one line: a cheap way to see that somebody touched them.
+pub(crate) fn files_of(path: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(path) else { return String::new() };
+    let size = |entry: std::fs::DirEntry| {
+        format!("{}={}", entry.file_name().to_string_lossy(), entry.metadata().map_or(0, |data| data.len()))
+    };
+    let mut files: Vec<String> = entries.flatten().filter(|entry| entry.path().is_file()).map(size).collect();
+    files.sort();
+    files.join(" ")
 }
 
 /// After an open on a full disk sled leaves an empty `snap.*.generating` behind, which makes later opens report corruption.

@@ -166,7 +166,8 @@ fn take<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a str, [u8; 32])> {
 type Parsed = (LedgerKeys, HashMap<RunId, [u8; 32]>, u64);
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Parsed, JournalError> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| KeyFile::damage(path, 0, "it does not begin like a key file"))?;
+    let rest =
+        bytes.strip_prefix(MAGIC).ok_or_else(|| KeyFile::damage(path, 0, "it does not begin like a key file"))?;
     let mut ledger = LedgerKeys { hmac: [0; 32], seal: [0; 32] };
     let (mut seen, mut runs) = (0, HashMap::new());
     let mut cursor = Cursor(rest);

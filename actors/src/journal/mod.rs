@@ -4,17 +4,26 @@
 //! Truth is in the segments (`segment.rs`, `frame.rs`), written by one thread (`writer.rs`) in group commits. sled
 //! (`index.rs`) is what actors load from; the applier (`applier.rs`) fills it behind the writer, and `tail.rs` covers
 //! what it has not reached yet. `boot.rs` decides what of a directory can be trusted.
+mod applier;
+mod boot;
+mod checkpoint;
 mod config;
-mod memory;
-pub use memory::MemoryJournal;
-/// stub
-#[derive(Debug, Clone)]
-pub struct SignedCheckpoint {
-    pub size: Seq,
-    pub root: Hash,
-    pub note: String,
-}
+mod disk;
 mod error;
+mod files;
+mod frame;
+mod index;
+mod keys;
+mod memory;
+mod prepare;
+mod read;
+mod reader;
+mod recent;
+mod segment;
+mod shared;
+mod signing;
+mod tail;
+mod writer;
 
 use std::sync::Arc;
 
@@ -25,8 +34,11 @@ use reversi_proto::ledger::Draft;
 use reversi_proto::time::Timestamp;
 use reversi_proto::wake::Wake;
 
-pub use config::{CheckpointSink, Config, Fatal, MissingKeys, Progress};
+pub use checkpoint::{SignedCheckpoint, read_notes};
+pub use config::{CheckpointSink, Config, Fatal, FreeSpace, MissingKeys, Progress};
+pub use disk::DiskJournal;
 pub use error::{AppendError, JournalError};
+pub use memory::MemoryJournal;
 
 /// One record to append.
 #[derive(Debug, Clone)]
@@ -137,8 +149,6 @@ pub struct Stats {
     pub sink_errors: u64,
     /// The disk is nearly full: only reserved requests are taken.
     pub disk_low: bool,
-    /// The directory was left by a clean stop.
-    pub clean_start: bool,
 }
 
 /// Where events live. One contract test (`tests/journal_contract.rs`) says what every implementation must do.

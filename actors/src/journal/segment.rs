@@ -100,7 +100,8 @@ pub(crate) fn read_pages(path: &Path, first: Seq) -> Result<Pages, JournalError>
     let end = end.ok_or_else(|| damage(len, "the file is shorter than a segment can be"))?;
     let mut page = vec![0; PAGE_BYTES];
     file.read_exact_at(&mut page, 0).map_err(JournalError::io("read", path))?;
-    let header = frame::decode_page(Page::Header, &page).ok_or_else(|| damage(0, "the header is not what was written"))?;
+    let header =
+        frame::decode_page(Page::Header, &page).ok_or_else(|| damage(0, "the header is not what was written"))?;
     if header.first != first || header.chain.next != first {
         return Err(damage(0, "the header is of another segment than the file's name says"));
     }
@@ -167,7 +168,10 @@ pub(crate) fn extend(chain: &mut Chain, ledger: LedgerId, record: &Record<'_>) -
         return Err(format!("expected the record with seq {}, found seq {}", chain.next, link.seq));
     }
     if link.prev != hex(&chain.leaf.0) {
-        return Err(format!("the chain is broken at seq {}: expected prev {}, found {}", link.seq, chain.leaf, link.prev));
+        return Err(format!(
+            "the chain is broken at seq {}: expected prev {}, found {}",
+            link.seq, chain.leaf, link.prev
+        ));
     }
     if link.ledger != hex(&ledger.0) {
         return Err(format!("seq {} is of ledger {}, not of {ledger}", link.seq, link.ledger));
@@ -249,8 +253,11 @@ impl Segments {
     pub(crate) fn record(&self, pointer: Pointer) -> Result<Vec<u8>, JournalError> {
         let file = self.file(pointer.segment)?;
         let mut bytes = vec![0; pointer.len as usize];
-        file.read_exact_at(&mut bytes, pointer.offset)
-            .map_err(|source| JournalError::Io { what: "read", path: self.path(pointer.segment), source })?;
+        file.read_exact_at(&mut bytes, pointer.offset).map_err(|source| JournalError::Io {
+            what: "read",
+            path: self.path(pointer.segment),
+            source,
+        })?;
         Ok(bytes)
     }
 
@@ -266,5 +273,94 @@ impl Segments {
         }
         files.insert(first, Arc::clone(&file));
         Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reversi_proto::canonical::Canonical;
+    use reversi_proto::ids::Actor;
+    use reversi_proto::ledger::Draft;
+    use reversi_proto::time::Timestamp;
+
+    use super::*;
+
+    /// A segment of three batches, and where each begins; the last entry is where they end.
+    fn segment(dir: &Path) -> (PathBuf, Vec<usize>) {
+        let ledger = LedgerId([7; 16]);
+        let (mut bytes, mut starts, start) = (vec![0; PAGE_BYTES], vec![PAGE_BYTES], Chain::start(ledger));
+        let mut chain = start.clone();
+        for n in 0..3 {
+            let body = Canonical::parse(format!(r#"{{"n":{n}}}"#).as_bytes()).unwrap();
+            let draft = Draft::new(ledger, &Actor::system(), "x.y", &body, (None, n), [1; 16]).unwrap();
+            let (mut line, mut batch) = (Vec::new(), vec![0; frame::BATCH_HEAD_BYTES]);
+            draft.stamp(chain.next, chain.leaf, chain.loose_leaf, Timestamp::from_micros(9), &mut line);
+            let ts = Timestamp::from_micros(9);
+            let record = Record { line: &line, private: b"sealed!", ts, loose: true, keyed: false, streams: vec![] };
+            frame::put_record(&mut batch, &record);
+            frame::seal_batch(&mut batch, frame::segment_seed(ledger, 0), chain.next, 1);
+            extend(&mut chain, ledger, &record).unwrap();
+            bytes.extend(batch);
+            starts.push(bytes.len());
+        }
+        bytes.resize(bytes.len() + 200 + PAGE_BYTES, 0);
+        let prepared = dir.join(PREPARED_NAME);
+        std::fs::write(&prepared, bytes).unwrap();
+        let file = files::open_existing(&prepared).unwrap();
+        (OpenSegment::start(&prepared, file, dir, ledger, &start).unwrap().path, starts)
+    }
+
+    fn look(path: &Path) -> Result<(Seq, usize, Rest), JournalError> {
+        let pages = read_pages(path, 0)?;
+        let found = scan(path, &pages, None)?;
+        Ok((found.chain.next, usize::try_from(found.at).unwrap(), found.rest))
+    }
+
+    #[test]
+    fn a_last_batch_torn_at_any_byte_is_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, starts) = segment(dir.path());
+        let whole = std::fs::read(&path).unwrap();
+        assert_eq!(look(&path).unwrap(), (3, starts[3], Rest::Zeros));
+        for cut in starts[2]..starts[3] {
+            let mut torn = whole.clone();
+            torn[cut..starts[3]].fill(0);
+            std::fs::write(&path, &torn).unwrap();
+            let rest = if cut == starts[2] { Rest::Zeros } else { Rest::Torn };
+            assert_eq!(look(&path).unwrap(), (2, starts[2], rest), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, starts) = segment(dir.path());
+        let whole = std::fs::read(&path).unwrap();
+        let file = files::open_existing(&path).unwrap();
+        for byte in 0..starts[3] {
+            file.write_all_at(&[whole[byte] ^ 1 << (byte % 8)], byte as u64).unwrap();
+            let found = look(&path);
+            file.write_all_at(&[whole[byte]], byte as u64).unwrap();
+            match starts.iter().rposition(|start| *start <= byte) {
+                None => assert!(matches!(found, Err(JournalError::Damage { offset: 0, .. })), "byte {byte}"),
+                Some(2) => assert_eq!(found.unwrap(), (2, starts[2], Rest::Torn), "byte {byte}"),
+                Some(batch) => {
+                    let expected = (batch as u64, starts[batch], Rest::Later(starts[batch + 1] as u64));
+                    assert_eq!(found.unwrap(), expected, "byte {byte}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_another_file_is_none_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, starts) = segment(dir.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let mut foreign = bytes[starts[2]..starts[3]].to_vec();
+        frame::seal_batch(&mut foreign, frame::segment_seed(LedgerId([7; 16]), 1), 2, 1);
+        bytes[starts[2]..starts[3]].copy_from_slice(&foreign);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(look(&path).unwrap(), (2, starts[2], Rest::Torn));
     }
 }

@@ -49,7 +49,10 @@ pub(crate) fn open(dir: &Path, origin: &str, ledger: LedgerId) -> Result<Signer,
     let kept: VerifierKey = text.trim_end().parse().map_err(|error| unusable(&public, &error))?;
     let signer = Signer::new(kept.name(), key).map_err(|error| unusable(&path, &error))?;
     if *signer.verifier() != kept {
-        return Err(JournalError::SigningKey { path, what: format!("its public half is not the key in {}", public.display()) });
+        return Err(JournalError::SigningKey {
+            path,
+            what: format!("its public half is not the key in {}", public.display()),
+        });
     }
     Ok(signer)
 }

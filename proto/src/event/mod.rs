@@ -13,7 +13,7 @@ use v1::{
     ApprovalRequested, ClockStepped, DaemonStarted, DaemonStopped, EntityQuarantined, EntityReleased, ErrorText,
     FullArguments, KeyCreated, KeyCreatedPrivate, KeyRevoked, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate,
     MismatchValues, RollbackFinished, RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed,
-    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoFailed, UndoMismatched, UndoSucceeded,
+    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoSucceeded,
     UndoUncertain, UndoVerified, Values,
 };
 
@@ -225,9 +225,10 @@ events! {
         Failed(StepFailed, ErrorText) = "step.failed",
         /// From `in_flight`. Makes it `uncertain`.
         Uncertain(StepUncertain, ErrorText) = "step.uncertain",
-        /// From `in_flight` or `uncertain` (target step), from `undo_uncertain` (target undo).
+        /// From `in_flight` or `uncertain` (target step), from `undo_uncertain` (target undo). Of a disputed step whose
+        /// undo was attempted it is a note: the dispute is over, the status stays.
         Resolved(StepResolved, Values) = "step.resolved",
-        /// From a resolved step whose late outcome says otherwise.
+        /// From a resolved step whose late outcome says otherwise. Makes it `uncertain` where no undo was attempted.
         Disputed(StepDisputed, ()) = "step.disputed",
     }
     /// Who must say yes.
@@ -256,5 +257,7 @@ events! {
         Mismatched(UndoMismatched, MismatchValues) = "undo.mismatched",
         /// Only while reading back, or with the success that could not be read back.
         Verified(UndoVerified, ()) = "undo.verified",
+        /// Only while waiting for another attempt. Puts it back until its turn comes again.
+        Deferred(UndoDeferred, ()) = "undo.deferred",
     }
 }

@@ -316,6 +316,9 @@ body! {
     }
     /// A late outcome contradicts a resolution.
     StepDisputed {
+        /// The claim that it takes back: the resolution had freed it, and nobody holds it.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        claim: Option<Hash>,
         /// What the late outcome says.
         status: Outcome,
         /// Which.
@@ -408,6 +411,13 @@ body! {
         attempt: u32,
         /// What follows.
         next: AfterUnknown,
+        /// Whose undo.
+        step: StepNo,
+    }
+    /// Its timer fired while something above it had become unsettled: it waits for its turn again.
+    UndoDeferred {
+        /// Attempts so far.
+        attempt: u32,
         /// Whose undo.
         step: StepNo,
     }

@@ -12,7 +12,7 @@ use crate::event::v1::{
 use crate::event::{ApprovalEvent, Event, StepEvent};
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo, StreamId, ToolName};
-use crate::manifest::{Approval, ApprovalRules, IdempotencyScope, Manifest, ManifestSet, Root, Status};
+use crate::manifest::{Approval, ApprovalRules, Manifest, IdempotencyScope, ManifestSet, Reference, Root, Status};
 use crate::time::Timestamp;
 
 /// A call that an agent wants to make.
@@ -134,7 +134,7 @@ impl Run {
         call: &BeginCall,
         facts: &RunFacts,
     ) -> Result<Decision<RunAnswer>, RunReject> {
-        if let Some(replay) = self.replayed_begin(call)? {
+        if let Some(replay) = self.replayed_begin(call, facts.begin.as_ref())? {
             return Ok(Decision::already(RunAnswer::Begin(replay)));
         }
         if self.status != RunStatus::Active {
@@ -166,7 +166,7 @@ impl Run {
     }
 
     /// A stored allow is given again to the attempt that got it, and to no other; a block is decided anew each time.
-    fn replayed_begin(&self, call: &BeginCall) -> Result<Option<BeginAnswer>, RunReject> {
+    fn replayed_begin(&self, call: &BeginCall, begin: Option<&BeginFacts>) -> Result<Option<BeginAnswer>, RunReject> {
         let Some(request) = call.request else { return Ok(None) };
         let Some(step) = self.by_request.get(&request.key).and_then(|no| self.step(*no)) else { return Ok(None) };
         if step.request != Some(request) {
@@ -179,13 +179,18 @@ impl Run {
             let text = format!("step {} of this request was begun already and is {}", step.no, step.word());
             (DecisionWord::Block, vec![finding("step.already_begun", text)])
         };
+        // What the manifest adds to the answer can be told only while the pinned one is in force.
+        let in_force = begin.and_then(|begin| begin.manifests.get(&call.tool)).map(Arc::as_ref);
+        let pinned = in_force.filter(|manifest| Some(manifest.checksum()) == step.manifest);
+        let mut notes: Vec<String> = pinned.and_then(deprecation).into_iter().collect();
+        notes.extend(self.violation_notes(&step.findings));
         Ok(Some(BeginAnswer {
             decision,
             step: step.no,
             findings,
             approval: step.approval.clone(),
-            notes: self.violation_notes(&step.findings),
-            result_paths: Vec::new(),
+            notes,
+            result_paths: pinned.map(result_paths).unwrap_or_default(),
             replayed: true,
         }))
     }
@@ -202,20 +207,12 @@ impl Run {
         let mut found = Findings::default();
         let tool = &call.tool;
         let Some(manifest) = manifest else {
-            found
-                .violations
-                .push(finding("manifest.missing", format!("no manifest for {tool}: declare the tool first")));
+            found.violations.push(finding("manifest.missing", format!("no manifest for {tool}: declare the tool first")));
             return found;
         };
         match manifest.status {
-            Status::Draft => {
-                found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft")))
-            }
-            Status::Deprecated => found.notes.push(match &manifest.replaced_by {
-                Some(other) => format!("manifest deprecated; use {other}"),
-                None => "manifest deprecated".to_owned(),
-            }),
-            Status::Approved => {}
+            Status::Draft => found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft"))),
+            Status::Deprecated | Status::Approved => found.notes.extend(deprecation(manifest)),
         }
         let permission = &manifest.permission;
         if !self.permissions.contains(permission) {
@@ -223,8 +220,7 @@ impl Run {
             found.violations.push(finding("scope.missing_permission", text));
         }
         for required in &manifest.requires {
-            let done =
-                |step: &Step| step.tool == *required && step.status == StepStatus::Succeeded && step.undo.is_none();
+            let done = |step: &Step| step.tool == *required && step.status == StepStatus::Succeeded && step.undo.is_none();
             if !self.steps.iter().any(done) {
                 let text = format!("{tool} requires {required} to have succeeded earlier in this run");
                 found.violations.push(finding("requires.missing", text));
@@ -297,7 +293,8 @@ impl Run {
 
     fn fingerprint(&self, call: &BeginCall, manifest: &Manifest, facts: &RunFacts) -> Hash {
         let checksum = manifest.checksum().to_string();
-        let parts = [call.tool.as_str(), &checksum, call.args.as_str(), call.actor.id.as_str(), self.id.as_str()];
+        let parts =
+            [call.tool.as_str(), &checksum, call.args.as_str(), call.actor.id.as_str(), self.id.as_str()];
         commit::keyed(&facts.payload_key, "reversi.dev/approval/v1", &parts)
     }
 
@@ -343,21 +340,6 @@ impl Run {
             Some(Ok(ClaimFact { claim, holder: None, .. })) => Some(*claim),
             Some(Ok(ClaimFact { holder: Some(_), .. }) | Err(_)) | None => None,
         };
-        let references = manifest.map(Manifest::undo_references).unwrap_or_default();
-        let args = call.args.value();
-        let mut values = BTreeMap::new();
-        let mut result_paths = Vec::new();
-        for reference in references {
-            match reference.root {
-                Root::Result => result_paths.push(reference.to_string()),
-                Root::Args => {
-                    let found = reference.resolve(&args, &serde_json::Value::Null);
-                    if let Some(value) = found.and_then(|value| Canonical::of(value).ok()) {
-                        values.insert(reference.to_string(), value);
-                    }
-                }
-            }
-        }
         let step = self.next_step();
         let body = StepBegun {
             approval: None,
@@ -384,16 +366,38 @@ impl Run {
             findings: Vec::new(),
             approval: None,
             notes,
-            result_paths,
+            result_paths: manifest.map(result_paths).unwrap_or_default(),
             replayed: false,
         };
-        let mut decision =
-            self.append(vec![StepEvent::Begun(body, Values { values }).into()], RunAnswer::Begin(answer));
+        let values = Values { values: manifest.map(|manifest| captured(manifest, &call.args)).unwrap_or_default() };
+        let mut decision = self.append(vec![StepEvent::Begun(body, values).into()], RunAnswer::Begin(answer));
         if let (Some(claim), Some((_, streams))) = (claim, decision.records.first_mut()) {
             streams.push(StreamId::Claim(claim.0));
         }
         decision
     }
+}
+
+fn deprecation(manifest: &Manifest) -> Option<String> {
+    match (manifest.status, &manifest.replaced_by) {
+        (Status::Draft | Status::Approved, _) => None,
+        (Status::Deprecated, Some(other)) => Some(format!("manifest deprecated; use {other}")),
+        (Status::Deprecated, None) => Some("manifest deprecated".to_owned()),
+    }
+}
+
+/// References into the result that the undo needs.
+fn result_paths(manifest: &Manifest) -> Vec<String> {
+    let references = manifest.undo_references().into_iter();
+    references.filter(|reference| reference.root == Root::Result).map(ToString::to_string).collect()
+}
+
+/// What the undo needs of the arguments.
+fn captured(manifest: &Manifest, args: &Canonical) -> BTreeMap<String, Canonical> {
+    let args = args.value();
+    let of_args = manifest.undo_references().into_iter().filter(|reference| reference.root == Root::Args);
+    let value = |reference: &Reference| Canonical::of(reference.resolve(&args, &serde_json::Value::Null)?).ok();
+    of_args.filter_map(|reference| Some((reference.to_string(), value(reference)?))).collect()
 }
 
 fn pin(manifest: &Manifest) -> Option<UndoPin> {

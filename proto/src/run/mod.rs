@@ -50,6 +50,8 @@ pub struct Run {
     by_request: BTreeMap<Hash, StepNo>,
     approvals: BTreeMap<Hash, ApprovalId>,
     rollback: Option<RollbackState>,
+    /// Requests that started a rollback, by key: a late retry of an old one must not start another.
+    rollback_requests: BTreeMap<Hash, RequestKey>,
     chain: Chain,
 }
 
@@ -144,6 +146,8 @@ pub struct Step {
     pub requires: Vec<ToolName>,
     /// The claim it holds or held.
     pub claim: Option<Hash>,
+    /// It holds the claim now; what ends it frees the claim only then, because another step may hold it since.
+    pub claim_held: bool,
     /// For retries.
     pub request: Option<RequestKey>,
     /// The execution that may run the tool.
@@ -164,6 +168,8 @@ pub struct Step {
     pub resolved: Option<Outcome>,
     /// A late outcome contradicts the resolution.
     pub disputed: bool,
+    /// The late outcome that did: it is journaled once.
+    pub late: Option<Outcome>,
     /// Its undo, once attempted or resolved.
     pub undo: Option<Box<Undo>>,
 }
@@ -199,12 +205,20 @@ impl StepStatus {
 impl Step {
     /// Succeeded, and everything that its undo needs was found.
     pub fn recoverable(&self) -> bool {
-        self.missing.is_empty()
+        self.status == StepStatus::Succeeded && self.missing.is_empty()
     }
 
-    /// The stream of its claim.
+    /// The stream of the claim that it holds.
     pub fn claim_stream(&self) -> Option<StreamId> {
-        self.claim.map(|claim| StreamId::Claim(claim.0))
+        self.claim.filter(|_| self.claim_held).map(|claim| StreamId::Claim(claim.0))
+    }
+
+    /// Begun, and not settled yet.
+    pub fn is_open(&self) -> bool {
+        match self.status {
+            StepStatus::InFlight | StepStatus::Uncertain => true,
+            StepStatus::Blocked | StepStatus::Succeeded | StepStatus::Failed => false,
+        }
     }
 
     /// The word for its status that a person should see, its undo included.
@@ -258,6 +272,8 @@ pub struct RunFacts {
     pub begin: Option<BeginFacts>,
     /// The pinned manifest of the step that a Complete or Resolve speaks of.
     pub manifest: Option<std::sync::Arc<crate::manifest::Manifest>>,
+    /// The claim that the step of a Complete took when it began, as it stands: a dispute takes it back if it is free.
+    pub claim: Option<ClaimFact>,
 }
 
 /// What the asker gets.
@@ -368,6 +384,7 @@ impl Run {
             by_request: BTreeMap::new(),
             approvals: BTreeMap::new(),
             rollback: None,
+            rollback_requests: BTreeMap::new(),
             chain: Chain::default(),
         }
     }
@@ -454,8 +471,12 @@ impl Run {
                 _ => Err(RunReject::Exists(self.id.clone())),
             };
         }
-        let body =
-            RunStarted { mode: *mode, permissions: permissions.clone(), reason: reason.clone(), request: *request };
+        let body = RunStarted {
+            mode: *mode,
+            permissions: permissions.clone(),
+            reason: reason.clone(),
+            request: *request,
+        };
         Ok(self.append(vec![RunEvent::Started(body, ()).into()], RunAnswer::Started { replayed: false }))
     }
 
@@ -493,6 +514,7 @@ impl Run {
             }
             StepEvent::Failed(body, _) => {
                 self.set_status(body.step, StepStatus::Failed);
+                self.free_claim(body.step);
                 self.reopen();
             }
             StepEvent::Uncertain(body, _) => self.set_status(body.step, StepStatus::Uncertain),
@@ -502,12 +524,14 @@ impl Run {
             }
             StepEvent::Disputed(body, ()) => {
                 if let Some(step) = self.step_mut(body.step) {
-                    step.disputed = true;
+                    (step.disputed, step.late) = (true, Some(body.status));
+                    step.claim_held |= body.claim.is_some();
                     if step.undo.is_none() {
                         step.status = StepStatus::Uncertain;
                         step.resolved = None;
                     }
                 }
+                self.reopen();
             }
         }
     }
@@ -518,10 +542,18 @@ impl Run {
         }
     }
 
-    /// Something was settled: what it deferred may go on, so a rollback that had nothing left to do looks again.
+    fn free_claim(&mut self, no: StepNo) {
+        if let Some(step) = self.step_mut(no) {
+            step.claim_held = false;
+        }
+    }
+
+    /// Something was settled or unsettled: what it deferred may go on, and what was finished may not be, so a rollback
+    /// that had nothing left to do looks again.
     fn reopen(&mut self) {
-        if self.status == RunStatus::PartlyRolledBack {
-            self.status = RunStatus::RollingBack;
+        match self.status {
+            RunStatus::PartlyRolledBack | RunStatus::RolledBack => self.status = RunStatus::RollingBack,
+            RunStatus::Absent | RunStatus::Active | RunStatus::Sealed | RunStatus::RollingBack => {}
         }
     }
 
@@ -542,6 +574,7 @@ impl Run {
             undo_pin: body.undo,
             requires: body.requires,
             claim: body.claim,
+            claim_held: body.claim.is_some(),
             request: body.request,
             attempt: body.attempt,
             timeout_ms: body.timeout_ms,
@@ -552,6 +585,7 @@ impl Run {
             result: None,
             resolved: None,
             disputed: false,
+            late: None,
             undo: None,
         });
     }
@@ -570,6 +604,7 @@ impl Run {
             undo_pin: None,
             requires: Vec::new(),
             claim: None,
+            claim_held: false,
             request: None,
             attempt: None,
             timeout_ms: None,
@@ -580,6 +615,7 @@ impl Run {
             result: None,
             resolved: None,
             disputed: false,
+            late: None,
             undo: None,
         });
     }
@@ -595,7 +631,11 @@ impl Run {
         let run = self.id.clone();
         let Some(step) = self.step_mut(body.step) else { return };
         match body.target {
+            // A note on a disputed step: its undo was attempted, so nothing else may change.
+            Target::Step if step.undo.is_some() => step.disputed = false,
             Target::Step => {
+                step.disputed = false;
+                step.claim_held &= body.status != Outcome::Failed;
                 step.status = match body.status {
                     Outcome::Succeeded => StepStatus::Succeeded,
                     Outcome::Failed => StepStatus::Failed,
@@ -609,6 +649,7 @@ impl Run {
             Target::Undo => {
                 let undo = step.undo.get_or_insert_with(|| Box::new(Undo::new(run, body.step)));
                 undo.evolve(meta, &Event::Step(event.clone()));
+                step.claim_held &= body.status != Outcome::Succeeded;
             }
         }
     }
@@ -618,12 +659,14 @@ impl Run {
             RollbackEvent::Started(body, ()) => {
                 let RollbackStarted { executor, request, rollback, steps, upstreams } = body.clone();
                 let by = meta.actor.id.clone();
-                self.rollback =
-                    Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
+                self.rollback_requests.extend(request.map(|request| (request.key, request)));
+                self.rollback = Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
                 self.status = RunStatus::RollingBack;
             }
             RollbackEvent::Finished(body, ()) => {
-                self.status = if body.complete { RunStatus::RolledBack } else { RunStatus::PartlyRolledBack };
+                // A rollback of selected steps can be complete while others can still be undone.
+                let all = body.complete && self.all_undone();
+                self.status = if all { RunStatus::RolledBack } else { RunStatus::PartlyRolledBack };
             }
         }
     }
@@ -636,11 +679,13 @@ impl Run {
             UndoEvent::Uncertain(body, _) => body.step,
             UndoEvent::Mismatched(body, _) => body.step,
             UndoEvent::Verified(body, ()) => body.step,
+            UndoEvent::Deferred(body, ()) => body.step,
         };
         let run = self.id.clone();
         if let Some(step) = self.step_mut(no) {
             let undo = step.undo.get_or_insert_with(|| Box::new(Undo::new(run, no)));
             undo.evolve(meta, &Event::Undo(event.clone()));
+            step.claim_held &= !matches!(undo.phase(), Phase::Compensated(_));
         }
     }
 }
@@ -698,9 +743,10 @@ impl Aggregate for Run {
         None
     }
 
-    /// Only a run that is or was rolled back ever has something to do by itself; the others are spared the copy.
+    /// Only a run that is or was rolled back or sealed ever has something to do by itself; the others are spared the
+    /// copy.
     fn wake_after(&self, now: Timestamp, events: &[Event]) -> Wake {
-        if self.rollback.is_none() && !events.iter().any(|event| matches!(event, Event::Rollback(_))) {
+        if self.rollback.is_none() && !self.sealed_before && !events.iter().any(|event| matches!(event, Event::Rollback(_))) {
             return Wake::None;
         }
         let meta = Meta { seq: 0, ts: now, leaf: Hash::default(), actor: Actor::system() };

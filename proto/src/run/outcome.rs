@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Run, RunAnswer, RunFacts, RunReject, RunStatus, Step, StepStatus};
+use super::{ClaimFact, Run, RunAnswer, RunFacts, RunReject, RunStatus, Step, StepStatus};
 use crate::aggregate::Decision;
 use crate::canonical::Canonical;
 use crate::commit;
@@ -98,14 +98,17 @@ impl Run {
         if step.status == StepStatus::InFlight {
             return Ok(self.record_outcome(step, call, facts));
         }
+        if step.late == Some(call.status) && step.resolved != Some(call.status) {
+            return Ok(Decision::already(RunAnswer::Complete(CompleteAnswer::of(step, true))));
+        }
         if let Some(resolved) = step.resolved {
-            return Ok(self.late_outcome(step, resolved, call.status));
+            return Ok(self.late_outcome(step, resolved, call.status, facts));
         }
         let hint = match step.status {
             StepStatus::Blocked => "the call was refused, so it has no outcome",
             StepStatus::Uncertain => "an operator settles it with resolve",
             StepStatus::Succeeded | StepStatus::Failed | StepStatus::InFlight => {
-                if self.says_the_same(step, call, facts) {
+                if self.says_the_same(step, (call.status, &call.result), facts) {
                     return Ok(Decision::already(RunAnswer::Complete(CompleteAnswer::of(step, false))));
                 }
                 "its outcome was recorded already and can't be changed"
@@ -154,23 +157,35 @@ impl Run {
     }
 
     /// A late outcome agrees with the resolution, or is journaled as a dispute.
-    fn late_outcome(&self, step: &Step, resolved: Outcome, late: Outcome) -> Decision<RunAnswer> {
+    fn late_outcome(&self, step: &Step, resolved: Outcome, late: Outcome, facts: &RunFacts) -> Decision<RunAnswer> {
         if resolved == late || late == Outcome::Uncertain {
             return Decision::already(RunAnswer::Complete(CompleteAnswer::of(step, false)));
         }
-        let answer = RunAnswer::Complete(CompleteAnswer::of(step, true));
-        if step.disputed {
-            return Decision::already(answer);
+        let mut answer = CompleteAnswer::of(step, true);
+        if step.undo.is_none() {
+            (answer.status, answer.recoverable) = (StepStatus::Uncertain.as_str(), false);
         }
-        self.append(vec![Event::Step(StepEvent::Disputed(StepDisputed { status: late, step: step.no }, ()))], answer)
+        // Where an undo was attempted, the status stays, and so does what became of the claim.
+        let lost = step.claim.filter(|_| !step.claim_held && step.undo.is_none());
+        let free = |fact: &&ClaimFact| Some(fact.claim) == lost && fact.holder.is_none();
+        let taken = facts.claim.as_ref().filter(free);
+        let body = StepDisputed { claim: taken.map(|fact| fact.claim), status: late, step: step.no };
+        let event = Event::Step(StepEvent::Disputed(body, ()));
+        let mut decision = self.append(vec![event], RunAnswer::Complete(answer));
+        if let (Some(fact), Some((_, streams))) = (taken, decision.records.first_mut()) {
+            streams.push(StreamId::Claim(fact.claim.0));
+            decision.expect.push((StreamId::Claim(fact.claim.0), fact.version));
+        }
+        decision
     }
 
-    /// Is this completion a retry of the recorded one? The commitment tells, without the result being kept.
-    fn says_the_same(&self, step: &Step, call: &CompleteCall, facts: &RunFacts) -> bool {
-        match (step.status, call.status) {
+    /// Is this outcome a retry of the recorded one? The commitment tells, without the result being kept.
+    fn says_the_same(&self, step: &Step, (status, result): (Outcome, &ResultPayload), facts: &RunFacts) -> bool {
+        match (step.status, status) {
             (StepStatus::Failed, Outcome::Failed) => true,
-            (StepStatus::Succeeded, Outcome::Succeeded) => match (step.result, &call.result) {
-                (None, ResultPayload::None | ResultPayload::Omitted(_)) => true,
+            (StepStatus::Succeeded, Outcome::Succeeded) => match (step.result, result) {
+                (None, ResultPayload::None) => step.kept(&BTreeMap::new()),
+                (None, ResultPayload::Omitted(given)) => step.kept(given),
                 (Some((run_seq, known)), payload) => self.commit_result(payload, run_seq, facts) == Some(known),
                 (None, ResultPayload::Canonical(_) | ResultPayload::Raw { .. }) => false,
             },
@@ -214,6 +229,10 @@ impl Run {
                 None => missing.push(text),
             }
         }
+        // A pinned manifest that can't be read names nothing, and what it would have named is missing.
+        if let (None, Some(pin)) = (&facts.manifest, &step.undo_pin) {
+            missing.push(format!("the manifest that names the arguments of {}", pin.tool));
+        }
         let error = match payload {
             ResultPayload::Raw { error, .. } => Some(error.clone()),
             ResultPayload::None | ResultPayload::Canonical(_) | ResultPayload::Omitted(_) => None,
@@ -243,7 +262,10 @@ impl Run {
         facts: &RunFacts,
     ) -> Result<Decision<RunAnswer>, RunReject> {
         let mut answer = CompleteAnswer::of(step, false);
-        if step.resolved == Some(call.status) {
+        if step.disputed && step.undo.is_some() {
+            return self.note_dispute(step, call, answer);
+        }
+        if step.resolved == Some(call.status) && self.says_the_same(step, (call.status, &call.result), facts) {
             return Ok(Decision::already(RunAnswer::Complete(answer)));
         }
         if !matches!(step.status, StepStatus::InFlight | StepStatus::Uncertain) {
@@ -269,7 +291,32 @@ impl Run {
         Ok(self.append_step(step, StepEvent::Resolved(body, Values { values: seen.values }), failed, answer))
     }
 
+    /// The undo of a disputed step was attempted, so its status stays: the operator says that the dispute was looked at.
+    fn note_dispute(
+        &self,
+        step: &Step,
+        call: &ResolveCall,
+        answer: CompleteAnswer,
+    ) -> Result<Decision<RunAnswer>, RunReject> {
+        if step.resolved != Some(call.status) {
+            let hint = "its undo was attempted, so its status stays; note the dispute by resolving the step as before";
+            return Err(RunReject::StepStatus { step: step.no, status: step.word(), hint });
+        }
+        let body = StepResolved {
+            missing: step.missing.clone(),
+            note: call.note.clone(),
+            result: None,
+            status: call.status,
+            step: step.no,
+            target: Target::Step,
+        };
+        Ok(self.append_step(step, StepEvent::Resolved(body, Values::default()), false, answer))
+    }
+
     fn resolve_undo(&self, step: &Step, call: &ResolveCall) -> Result<Decision<RunAnswer>, RunReject> {
+        if step.undo.as_ref().is_some_and(|undo| undo.resolved() == Some(call.status)) {
+            return Ok(Decision::already(RunAnswer::Complete(CompleteAnswer::of(step, false))));
+        }
         if !step.undo.as_ref().is_some_and(|undo| matches!(undo.phase(), Phase::Uncertain)) {
             let hint = "only an undo of unknown outcome (undo_uncertain) can be resolved";
             return Err(RunReject::StepStatus { step: step.no, status: step.word(), hint });
@@ -300,12 +347,20 @@ impl Run {
         if self.status == RunStatus::RollingBack {
             return Err(RunReject::NotActive { run: self.id.clone(), status: self.status.as_str(), what: "seal" });
         }
-        let open = |step: &&Step| matches!(step.status, StepStatus::InFlight | StepStatus::Uncertain);
-        if let (RunStatus::Active, Some(step)) = (self.status, self.steps.iter().find(open)) {
+        if let Some(step) = self.steps.iter().find(|step| step.is_open()) {
             return Err(RunReject::StepOpen { step: step.no });
         }
         let body = RunSealed { records: self.chain.frontier.size(), run_root: self.chain.frontier.root() };
         Ok(self.append(vec![RunEvent::Sealed(body, ()).into()], RunAnswer::Done))
+    }
+}
+
+impl Step {
+    /// Were these the values that an omitted result gave?
+    fn kept(&self, given: &BTreeMap<String, Canonical>) -> bool {
+        let of_result = |name: &&String| name.starts_with("$result.");
+        self.values.keys().filter(of_result).all(|name| given.get(name) == self.values.get(name))
+            && !self.missing.iter().any(|name| given.contains_key(name))
     }
 }
 

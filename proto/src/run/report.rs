@@ -6,7 +6,7 @@ use super::{Run, RunStatus, Step, StepStatus};
 use crate::config::Archive;
 use crate::event::v1::Finding;
 use crate::ids::{ApprovalId, RollbackId, RunId, StepNo, ToolName};
-use crate::manifest::{CompensationKind, Effect};
+use crate::manifest::{Effect, CompensationKind};
 use crate::time::Timestamp;
 use crate::undo::{Phase, Undo, Verified};
 
@@ -221,20 +221,24 @@ impl Run {
                 Turn::Deferred => report.deferred.push(entry("a later step must be undone or settled first")),
                 Turn::Stuck => match step.undo.as_deref().map(Undo::phase) {
                     Some(Phase::Uncertain) => {
-                        report
-                            .undo_uncertain
-                            .push(entry("nobody knows whether the undo happened: check, then resolve"));
+                        report.undo_uncertain.push(entry("nobody knows whether the undo happened: check, then resolve"));
                     }
                     Some(Phase::Failed) => report.failed.push(entry("the undo failed")),
                     _ => report.unresolved.push(entry("nobody knows whether the step happened: check, then resolve")),
                 },
+                Turn::NotSelected => report.skipped.push(entry(match step.disposition() {
+                    Disposition::Skip(why) => why,
+                    Disposition::NotUndoable
+                    | Disposition::Unrecoverable
+                    | Disposition::Compensate
+                    | Disposition::Unresolved => "not selected",
+                })),
                 Turn::Nothing => match step.disposition() {
                     Disposition::Skip(why) => report.skipped.push(entry(why)),
                     Disposition::NotUndoable => report.not_undoable.push(entry("no inverse is declared")),
-                    Disposition::Unrecoverable => {
-                        report.unrecoverable.push(entry("a value that the undo needs is missing"))
-                    }
-                    Disposition::Compensate | Disposition::Unresolved => report.skipped.push(entry("not selected")),
+                    Disposition::Unrecoverable => report.unrecoverable.push(entry("a value that the undo needs is missing")),
+                    // These two always have a turn.
+                    Disposition::Compensate | Disposition::Unresolved => {}
                 },
             }
         }
@@ -248,7 +252,7 @@ impl Run {
 }
 
 fn step_view(step: &Step, now: Timestamp, boot: Timestamp) -> StepView {
-    let open_ms = step.timeout_ms.map_or(OPEN_MS_DEFAULT, |ms| ms + GRACE_MS);
+    let open_ms = step.timeout_ms.map_or(OPEN_MS_DEFAULT, |ms| ms.saturating_add(GRACE_MS));
     let overdue = now > step.begun_at.plus_ms(open_ms) || step.begun_at < boot;
     StepView {
         step: step.no,
@@ -275,13 +279,13 @@ fn plan_step(step: &Step, archive: &Archive) -> PlanStep {
         Disposition::Unresolved => (PlanAction::Unresolved, Some(format!("{}: settle it first", step.word()))),
         Disposition::Compensate => match step.undo.as_deref().map(Undo::phase) {
             Some(Phase::Compensated(_)) => (PlanAction::Skip, Some("already compensated".to_owned())),
+            Some(Phase::Uncertain) => (PlanAction::Unresolved, Some("undo_uncertain: settle it first".to_owned())),
+            Some(Phase::Failed) if !step.undo.as_deref().is_some_and(Undo::may_be_retried) => {
+                let why = "compensation_failed: the inverse may have happened, so it is not called again";
+                (PlanAction::Unresolved, Some(why.to_owned()))
+            }
             Some(
-                Phase::Idle
-                | Phase::Calling { .. }
-                | Phase::Waiting { .. }
-                | Phase::Reading { .. }
-                | Phase::Failed
-                | Phase::Uncertain,
+                Phase::Idle | Phase::Calling { .. } | Phase::Waiting { .. } | Phase::Reading { .. } | Phase::Failed,
             )
             | None => (PlanAction::Compensate, None),
         },
@@ -316,8 +320,9 @@ fn report_entry(step: &Step, reason: &str, archive: &Archive) -> ReportEntry {
         residue: residue(step, archive),
         reason: mismatch.map_or(reason.to_owned(), |path| format!("{reason}; read-back differed first at {path}")),
         verified: match undo.map(Undo::phase) {
-            Some(Phase::Compensated(Verified::Matched)) => Some(true),
-            Some(Phase::Compensated(Verified::Unverified)) => Some(false),
+            Some(Phase::Compensated(verified)) if step.undo_pin.as_ref().is_some_and(|pin| pin.verify.is_some()) => {
+                Some(*verified == Verified::Matched)
+            }
             _ => None,
         },
     }

@@ -44,8 +44,10 @@ pub(super) enum Disposition {
 /// Where a step stands in the rollback that is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nothing to do, or not selected.
+    /// Nothing to do, or nothing that can be done.
     Nothing,
+    /// The rollback leaves it out, and no rollback before has touched it.
+    NotSelected,
     /// Undone.
     Done,
     /// To be attempted now.
@@ -78,16 +80,25 @@ impl Step {
         }
     }
 
-    /// Whether the undo is over for good, without a word from a person.
-    fn turn_by_undo(&self, rollback: &RollbackId) -> Option<Turn> {
+    /// Where the undo stands by itself; None where it could be attempted. A selection can't hide what an earlier
+    /// rollback left behind.
+    fn turn_by_undo(&self, rollback: &RollbackId, selected: bool, held: bool) -> Option<Turn> {
         let undo = self.undo.as_deref()?;
         match undo.phase() {
             Phase::Compensated(_) => Some(Turn::Done),
+            // Another attempt needs its turn as the first one did.
+            Phase::Waiting { .. } if held => Some(Turn::Deferred),
             Phase::Calling { .. } | Phase::Waiting { .. } | Phase::Reading { .. } => Some(Turn::Moving),
             Phase::Uncertain => Some(Turn::Stuck),
-            Phase::Failed if !undo.may_start(rollback) => Some(Turn::Stuck),
+            Phase::Failed if !selected || !undo.may_start(rollback) => Some(Turn::Stuck),
             Phase::Failed | Phase::Idle => None,
         }
+    }
+
+    /// Nothing of it is left in the world, as far as anybody knows.
+    fn is_undone(&self) -> bool {
+        let compensated = matches!(self.undo.as_deref().map(Undo::phase), Some(Phase::Compensated(_)));
+        !self.disputed && (compensated || matches!(self.disposition(), Disposition::Skip(_)))
     }
 }
 
@@ -98,14 +109,13 @@ impl Run {
                 "executor \"worker\" is not available in this version; leave executor out to let the daemon undo",
             ));
         }
+        match start.request.map(|asked| (asked, self.rollback_requests.get(&asked.key))) {
+            Some((asked, Some(known))) if asked == *known => return Ok(Decision::already(RunAnswer::Done)),
+            Some((_, Some(_))) => return Err(RunReject::KeyReused),
+            Some((_, None)) | None => {}
+        }
         match self.status {
-            RunStatus::RollingBack if self.is_retry_of_rollback(start) => {
-                return Ok(Decision::already(RunAnswer::Done));
-            }
             RunStatus::RollingBack => return Err(RunReject::RollbackInProgress { run: self.id.clone() }),
-            RunStatus::PartlyRolledBack | RunStatus::RolledBack if self.is_retry_of_rollback(start) => {
-                return Ok(Decision::already(RunAnswer::Done));
-            }
             RunStatus::Active | RunStatus::Sealed | RunStatus::PartlyRolledBack => {}
             RunStatus::RolledBack | RunStatus::Absent => {
                 let (run, status) = (self.id.clone(), self.status.as_str());
@@ -115,11 +125,14 @@ impl Run {
         if let Some(step) = start.steps.iter().flatten().copied().find(|no| self.step(*no).is_none()) {
             return Err(RunReject::NoStep { run: self.id.clone(), step });
         }
-        let steps = match (&start.steps, start.to_step) {
+        let steps: Option<Vec<StepNo>> = match (&start.steps, start.to_step) {
             (Some(steps), _) => Some(steps.clone()),
             (None, Some(from)) => Some(self.steps.iter().map(|step| step.no).filter(|no| *no >= from).collect()),
             (None, None) => None,
         };
+        if steps.as_ref().is_some_and(Vec::is_empty) {
+            return Err(RunReject::Invalid("the selection names no step of the run; leave it out to undo all of it"));
+        }
         let body = RollbackStarted {
             executor: start.executor,
             request: start.request,
@@ -128,13 +141,6 @@ impl Run {
             upstreams: self.upstreams_in_use(&start.upstreams),
         };
         Ok(self.append(vec![RollbackEvent::Started(body, ()).into()], RunAnswer::Done))
-    }
-
-    fn is_retry_of_rollback(&self, start: &StartRollback) -> bool {
-        match (&self.rollback, start.request) {
-            (Some(rollback), Some(asked)) => rollback.request == Some(asked),
-            (Some(_) | None, None) | (None, Some(_)) => false,
-        }
     }
 
     fn upstreams_in_use(&self, all: &BTreeMap<ToolName, String>) -> BTreeMap<ToolName, String> {
@@ -155,11 +161,10 @@ impl Run {
             let upstream = upstream.map_or("", String::as_str);
             let held = held_tools.contains(&step.tool);
             let selected = selection.as_ref().is_none_or(|selection| selection.contains(&step.no));
-            let turn =
-                if selected { self.turn(step, held || held_upstreams.contains(upstream)) } else { Turn::Nothing };
+            let turn = self.turn(step, selected, held || held_upstreams.contains(upstream));
             let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::InFlight | StepStatus::Uncertain);
             let open = match turn {
-                Turn::Nothing | Turn::Done => false,
+                Turn::Nothing | Turn::NotSelected | Turn::Done => false,
                 Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
             };
             if open {
@@ -173,17 +178,20 @@ impl Run {
         turns
     }
 
-    fn turn(&self, step: &Step, held: bool) -> Turn {
+    fn turn(&self, step: &Step, selected: bool, held: bool) -> Turn {
         let Some(rollback) = &self.rollback else { return Turn::Nothing };
+        if let Some(turn) = step.turn_by_undo(&rollback.id, selected, held) {
+            return turn;
+        }
+        if !selected {
+            return Turn::NotSelected;
+        }
         match step.disposition() {
             Disposition::Skip(_) | Disposition::NotUndoable | Disposition::Unrecoverable => Turn::Nothing,
             Disposition::Unresolved => Turn::Stuck,
-            Disposition::Compensate => match step.turn_by_undo(&rollback.id) {
-                Some(turn) => turn,
-                None if held => Turn::Deferred,
-                None if step.undo_pin.as_ref().is_some_and(|pin| pin.approval) => Turn::AwaitingApproval,
-                None => Turn::Ready,
-            },
+            Disposition::Compensate if held => Turn::Deferred,
+            Disposition::Compensate if step.undo_pin.as_ref().is_some_and(|pin| pin.approval) => Turn::AwaitingApproval,
+            Disposition::Compensate => Turn::Ready,
         }
     }
 
@@ -198,7 +206,7 @@ impl Run {
             Turn::Ready | Turn::Moving => Ok(rollback.id.clone()),
             Turn::Deferred => Err(NotReady::Deferred),
             Turn::AwaitingApproval => Err(NotReady::AwaitingApproval),
-            Turn::Nothing | Turn::Done | Turn::Stuck => Err(NotReady::NotPlanned),
+            Turn::Nothing | Turn::NotSelected | Turn::Done | Turn::Stuck => Err(NotReady::NotPlanned),
         }
     }
 
@@ -211,10 +219,13 @@ impl Run {
                     .filter(|(_, turn)| *turn == Turn::Ready)
                     .map(|(step, _)| RunEffect::DriveUndo(step.no))
                     .collect();
-                let waits = turns.iter().any(|(_, turn)| matches!(turn, Turn::Moving | Turn::AwaitingApproval));
-                if ready.is_empty() && !waits { vec![RunEffect::FinishRollback] } else { ready }
+                // What waits for a person ends the rollback for now; the person's word goes on with it.
+                let moving = turns.iter().any(|(_, turn)| *turn == Turn::Moving);
+                if ready.is_empty() && !moving { vec![RunEffect::FinishRollback] } else { ready }
             }
-            RunStatus::PartlyRolledBack | RunStatus::RolledBack if self.sealed_before && !self.sealed => {
+            RunStatus::Sealed | RunStatus::PartlyRolledBack | RunStatus::RolledBack
+                if self.sealed_before && !self.sealed && !self.steps.iter().any(Step::is_open) =>
+            {
                 vec![RunEffect::SealAgain]
             }
             RunStatus::Absent
@@ -236,17 +247,30 @@ impl Run {
 
     /// (nothing was left undone, every declared read-back matched)
     pub(super) fn verdict(&self) -> (bool, bool) {
-        let left = self.turns().iter().any(|(step, turn)| match turn {
+        let turns = self.turns();
+        let left = turns.iter().any(|(step, turn)| match turn {
             Turn::Nothing => {
                 step.disputed || matches!(step.disposition(), Disposition::NotUndoable | Disposition::Unrecoverable)
             }
-            Turn::Done => step.disputed,
+            Turn::NotSelected | Turn::Done => step.disputed,
             Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
         });
-        let unverified = self.steps.iter().any(|step| {
+        let unverified = turns.iter().any(|(step, turn)| {
             let phase = step.undo.as_deref().map(Undo::phase);
-            matches!(phase, Some(Phase::Compensated(Verified::Unverified) | Phase::Failed | Phase::Uncertain))
+            let declared = step.undo_pin.as_ref().is_some_and(|pin| pin.verify.is_some());
+            match turn {
+                Turn::NotSelected => false,
+                Turn::Nothing => declared && step.disposition() == Disposition::Unrecoverable,
+                Turn::Done => declared && phase != Some(&Phase::Compensated(Verified::Matched)),
+                Turn::Stuck => declared || phase.is_some(),
+                Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred => declared,
+            }
         });
         (!left, !unverified)
+    }
+
+    /// No further rollback could find anything to do or to report.
+    pub(super) fn all_undone(&self) -> bool {
+        self.steps.iter().all(Step::is_undone)
     }
 }

@@ -3,8 +3,8 @@ use super::{After, CallEnd, Phase, ReadEnd, Undo, UndoFacts, UndoReject};
 use crate::aggregate::Decision;
 use crate::commit;
 use crate::event::v1::{
-    AfterMismatch, AfterUnknown, ErrorText, Executor, MismatchValues, UndoAttempted, UndoFailed, UndoMismatched,
-    UndoSucceeded, UndoUncertain, UndoVerified,
+    AfterMismatch, AfterUnknown, ErrorText, Executor, MismatchValues, UndoAttempted, UndoDeferred, UndoFailed,
+    UndoMismatched, UndoSucceeded, UndoUncertain, UndoVerified,
 };
 use crate::event::{Event, UndoEvent};
 use crate::ids::StreamId;
@@ -14,7 +14,11 @@ use crate::time::Timestamp;
 impl Undo {
     /// The intent, durable before the call. Nothing to do where one is open, a timer runs or the end is reached.
     pub(super) fn attempt(&self, now: Timestamp, facts: &UndoFacts) -> Result<Decision<()>, UndoReject> {
-        let rollback = facts.turn.clone().map_err(|why| UndoReject::NotReady { step: self.step, why })?;
+        let rollback = match &facts.turn {
+            Ok(rollback) => rollback.clone(),
+            Err(_) if matches!(self.phase, Phase::Waiting { at } if now >= at) => return Ok(self.deferred(facts)),
+            Err(why) => return Err(UndoReject::NotReady { step: self.step, why: *why }),
+        };
         let due = match self.phase {
             Phase::Waiting { at } => now >= at,
             Phase::Idle
@@ -41,6 +45,12 @@ impl Undo {
             (),
         );
         Ok(self.append(vec![event], facts))
+    }
+
+    /// What is above it became unsettled while it waited. Without a record its timer would stay due for ever.
+    fn deferred(&self, facts: &UndoFacts) -> Decision<()> {
+        let event = UndoEvent::Deferred(UndoDeferred { attempt: self.attempts, step: self.step }, ());
+        self.append(vec![event], facts)
     }
 
     pub(super) fn call_ended(
@@ -187,7 +197,8 @@ impl Undo {
                     UndoEvent::Attempted(..)
                     | UndoEvent::Failed(..)
                     | UndoEvent::Uncertain(..)
-                    | UndoEvent::Mismatched(..) => false,
+                    | UndoEvent::Mismatched(..)
+                    | UndoEvent::Deferred(..) => false,
                 };
                 let mut streams = vec![undo.clone(), run.clone()];
                 streams.extend(facts.claim.clone().filter(|_| compensated));

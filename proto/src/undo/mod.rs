@@ -30,12 +30,14 @@ pub struct Undo {
     /// Some attempt reported success and no read-back agreed.
     reported: bool,
     first_mismatch: Option<(String, Hash)>,
+    /// An operator settled the last attempt so.
+    resolved: Option<Outcome>,
 }
 
 /// Where an undo stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Never attempted.
+    /// Never attempted, or put back until its turn comes again.
     Idle,
     /// The inverse may be running.
     Calling {
@@ -211,6 +213,9 @@ pub enum NotReady {
     /// Something above it isn't done.
     #[error("a later step must be undone or settled first")]
     Deferred,
+    /// The daemon runs on a restored copy of its ledger.
+    #[error("rollbacks are parked: the ledger is a restored copy, in which finished undos may be missing")]
+    Parked,
     /// A person must approve it first.
     #[error("the undo waits for an approval")]
     AwaitingApproval,
@@ -272,6 +277,7 @@ impl Undo {
             unknown: false,
             reported: false,
             first_mismatch: None,
+            resolved: None,
         }
     }
 
@@ -305,13 +311,23 @@ impl Undo {
     pub fn may_start(&self, rollback: &RollbackId) -> bool {
         match self.phase {
             Phase::Idle => true,
-            Phase::Failed => !self.reported && !self.unknown && self.round.as_ref() != Some(rollback),
+            Phase::Failed => self.may_be_retried() && self.round.as_ref() != Some(rollback),
             Phase::Calling { .. }
             | Phase::Waiting { .. }
             | Phase::Reading { .. }
             | Phase::Compensated(_)
             | Phase::Uncertain => false,
         }
+    }
+
+    /// No attempt so far can have happened.
+    pub fn may_be_retried(&self) -> bool {
+        !self.reported && !self.unknown
+    }
+
+    /// How an operator settled the last attempt.
+    pub fn resolved(&self) -> Option<Outcome> {
+        self.resolved
     }
 
     /// Goes on by itself: a call, a read-back or a timer is due.
@@ -329,6 +345,7 @@ impl Undo {
                 self.attempts = body.attempt;
                 self.attempts_in_round = if same_round { self.attempts_in_round + 1 } else { 1 };
                 self.round = Some(body.rollback.clone());
+                self.resolved = None;
                 self.phase = Phase::Calling { over_by: body.over_by };
             }
             UndoEvent::Succeeded(body, ()) => {
@@ -365,11 +382,13 @@ impl Undo {
                 let verified = if body.matched { Verified::Matched } else { Verified::Unverified };
                 self.phase = Phase::Compensated(verified);
             }
+            UndoEvent::Deferred(_, ()) => self.phase = Phase::Idle,
         }
     }
 
     fn evolve_resolution(&mut self, status: Outcome) {
         (self.unknown, self.reported) = (false, false);
+        self.resolved = Some(status);
         self.phase = match status {
             Outcome::Succeeded => Phase::Compensated(Verified::Unverified),
             Outcome::Failed => Phase::Failed,

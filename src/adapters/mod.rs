@@ -1,0 +1,2 @@
+//! Implementations of the actors' ports. They may know protocols and processes; they decide nothing.
+pub mod upstreams;
