@@ -1,5 +1,10 @@
-//! The binary's modules as a library, so that tests can start them. The direction of use is in
-//! `tests/architecture.rs`: edges call actors and proto, never each other.
+//! The binary's modules as a library, so that tests can start them. `app` puts everything together; the edges know
+//! `Service`, and neither each other nor what is behind it.
 pub mod adapters;
+pub mod app;
+pub mod config;
 pub mod connector;
 pub mod http;
+pub mod log;
+pub mod manifests;
+pub mod serve;
