@@ -157,7 +157,7 @@ async fn open_journal(config: &Config, options: &Options, clock: Arc<dyn Clock>)
         accept_clock: options.accept_clock,
         accept_restored_storage: options.accept_restored_storage,
         progress: Some(rebuild_progress()),
-        ..journal::Config::new(&config.data_dir)
+        ..small_segments(journal::Config::new(&config.data_dir))
     };
     let opened = tokio::task::spawn_blocking(move || {
         DiskJournal::open(settings, clock, |ledger, verifier_key| {
@@ -168,6 +168,18 @@ async fn open_journal(config: &Config, options: &Options, clock: Arc<dyn Clock>)
         })
     });
     Ok(opened.await??)
+}
+
+/// Tests of the roll need segments that fill within a short story.
+#[cfg(feature = "failpoints")]
+fn small_segments(config: journal::Config) -> journal::Config {
+    let asked = std::env::var("REVERSI_SEGMENT_BYTES").ok().and_then(|text| text.parse().ok());
+    journal::Config { segment_bytes: asked.unwrap_or(config.segment_bytes), ..config }
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn small_segments(config: journal::Config) -> journal::Config {
+    config
 }
 
 /// A bar where somebody looks; the log has its own line.

@@ -123,6 +123,8 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
     let operator = admin.with_role("olga", "operator").await?;
     let bot = admin.with_role("bot-1", "agent").await?;
     tale.say(&format!("daemon on {}, sandbox {} (tree {})", daemon.url, stage.sandbox().display(), before.short(12)));
+    let pinned = pin_key(&operator).await?;
+    tale.say(&format!("an auditor pins the ledger's key on the first day: {pinned}"));
     let upstream = stage.fs_upstream(&Setting::default());
     let agent = Agent::start(bot, vec![upstream], &dir.join("agent"), &["fs:read", "fs:write", "mail:send"]).await?;
     let forgotten = session(&agent, tale).await?;
@@ -161,11 +163,17 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
 
     tale.chapter("6. Is it true?");
     proof::of_the_world(&stage, &report, (before, &run), tale)?;
-    let ledger_key = operator.read("/v1/ledger").await?;
     let exported = operator.text("/v1/ledger/records?from=0").await?;
     let status = daemon.stop()?;
     tale.claim(status.success(), "the daemon stops cleanly on SIGTERM");
-    proof::of_the_ledger(&stage, &exported, ledger_key["verifier_key"].as_str(), tale)
+    proof::of_the_ledger(&stage, &exported, &pinned, tale)
+}
+
+/// The key that the ledger's first record names. What an auditor pins early can't be replaced later.
+async fn pin_key(operator: &Api) -> anyhow::Result<String> {
+    let exported = operator.text("/v1/ledger/records?from=0").await?;
+    let first: Value = serde_json::from_str(exported.lines().next().context("the ledger is empty")?)?;
+    Ok(first["body"]["verifier_key"].as_str().context("the first record names no key")?.to_owned())
 }
 
 fn fill(sandbox: &Path) -> anyhow::Result<()> {
