@@ -48,7 +48,8 @@ impl Archive {
             Ok(set) if set.checksum() == body.set => drop(self.sets.insert(meta.seq, Arc::new(set))),
             Ok(set) => {
                 let (expected, got) = (body.set, set.checksum());
-                self.unreadable.push((meta.seq, format!("the texts are of another set: expected {expected}, got {got}")));
+                self.unreadable
+                    .push((meta.seq, format!("the texts are of another set: expected {expected}, got {got}")));
             }
             Err(error) => self.unreadable.push((meta.seq, error.to_string())),
         }

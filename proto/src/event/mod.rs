@@ -13,8 +13,8 @@ use v1::{
     ApprovalRequested, ClockStepped, DaemonStarted, DaemonStopped, EntityQuarantined, EntityReleased, ErrorText,
     FullArguments, KeyCreated, KeyCreatedPrivate, KeyRevoked, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate,
     MismatchValues, RollbackFinished, RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed,
-    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoSucceeded,
-    UndoUncertain, UndoVerified, Values,
+    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched,
+    UndoSucceeded, UndoUncertain, UndoVerified, Values,
 };
 
 /// Largest private half that is decoded, in bytes: a hostile length must not allocate more.
