@@ -1,4 +1,5 @@
 //! What every journal must do, and what the one on disk adds: keys, checkpoints, publication, closing.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::sync::{Arc, Mutex};

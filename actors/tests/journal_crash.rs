@@ -1,5 +1,6 @@
 //! Real processes that die: SIGKILL at every failpoint (feature `failpoints`), and syncs that fail. Each test starts this
 //! very binary again as the victim, and then looks at what it left.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::io::Write;
@@ -109,7 +110,7 @@ fn a_kill_at_every_failpoint_loses_nothing_acknowledged() {
     }
 }
 
-/// Needs the preload library `failsync.so` of the fault tools, named by REVERSI_FAILSYNC.
+/// Needs the preload library `failsync.so` of the fault tools, named by `REVERSI_FAILSYNC`.
 #[test]
 fn a_failed_sync_ends_the_process_and_loses_nothing_acknowledged() {
     use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,5 @@
 //! What must be survived, and what must be refused: torn writes, flipped bits, lost stores, cut tails, old copies.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::os::unix::fs::FileExt;

@@ -91,13 +91,13 @@ impl DiskJournal {
         let writer = Writer::new(Arc::clone(&shared), clock, queue, (open, keys, chain));
         let writer = spawn("journal-writer", move || writer.run())?;
         journal.threads().writer = Some(writer);
-        let (fed, prepared) = (Arc::clone(&shared), shared);
-        let applier = spawn("journal-applier", move || applier::run(&fed, feed))?;
-        journal.threads().others.push(applier);
-        let preparer = spawn("journal-preparer", move || prepare::run(&prepared))?;
-        journal.threads().others.push(preparer);
-        let checkpoints = spawn("journal-checkpoints", move || checkpointer.run())?;
-        journal.threads().others.push(checkpoints);
+        let (applying, preparing) = (Arc::clone(&shared), shared);
+        let thread = spawn("journal-applier", move || applier::run(&applying, feed))?;
+        journal.threads().others.push(thread);
+        let thread = spawn("journal-preparer", move || prepare::run(&preparing))?;
+        journal.threads().others.push(thread);
+        let thread = spawn("journal-checkpoints", move || checkpointer.run())?;
+        journal.threads().others.push(thread);
         Ok(journal)
     }
 

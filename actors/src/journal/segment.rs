@@ -337,10 +337,10 @@ mod tests {
         let (path, starts) = segment(dir.path());
         let whole = std::fs::read(&path).unwrap();
         let file = files::open_existing(&path).unwrap();
-        for byte in 0..starts[3] {
-            file.write_all_at(&[whole[byte] ^ 1 << (byte % 8)], byte as u64).unwrap();
+        for (byte, right) in whole[..starts[3]].iter().enumerate() {
+            file.write_all_at(&[right ^ 1 << (byte % 8)], byte as u64).unwrap();
             let found = look(&path);
-            file.write_all_at(&[whole[byte]], byte as u64).unwrap();
+            file.write_all_at(&[*right], byte as u64).unwrap();
             match starts.iter().rposition(|start| *start <= byte) {
                 None => assert!(matches!(found, Err(JournalError::Damage { offset: 0, .. })), "byte {byte}"),
                 Some(2) => assert_eq!(found.unwrap(), (2, starts[2], Rest::Torn), "byte {byte}"),
