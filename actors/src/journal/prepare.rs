@@ -91,6 +91,11 @@ impl Preparer {
         self.lock().ready.take()
     }
 
+    /// The next segment could not be begun after all.
+    pub(crate) fn put_back(&self, file: File) {
+        self.lock().ready = Some(file);
+    }
+
     /// The prepared file has been renamed, so the next one can be made under its name.
     pub(crate) fn taken(&self) {
         self.bell.notify_all();

@@ -283,9 +283,18 @@ impl Writer {
         let ledger = self.shared.ledger;
         let fatal = |error| Failed::Fatal(format!("the next segment can't be begun: {error}"));
         let Some(file) = self.shared.preparer.take() else { return Err(Failed::Full) };
-        self.open.finish(ledger, before).map_err(fatal)?;
+        // As long as no footer is synced, a lack of room changes nothing: the open segment goes on.
+        let written = OpenSegment::write_header(&file, ledger, before);
+        match written.and_then(|()| self.open.write_footer(ledger, before)) {
+            Err(error) if is_full(&error) => {
+                self.shared.preparer.put_back(file);
+                return Err(Failed::Full);
+            }
+            other => other.map_err(fatal)?,
+        }
+        self.open.file.sync_data().map_err(fatal)?;
         let config = &self.shared.config;
-        let open = OpenSegment::start(&Preparer::path(config), file, &config.ledger_dir(), ledger, before);
+        let open = OpenSegment::place(&Preparer::path(config), file, &config.ledger_dir(), ledger, before.next);
         self.open = open.map_err(fatal)?;
         self.shared.segments.add(self.open.first);
         self.shared.preparer.taken();
