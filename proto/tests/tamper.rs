@@ -128,7 +128,7 @@ fn an_edited_record_is_caught() {
     caught("commitment", 6, Code::PrevMismatch, replace(5, r#""args":""#, r#""args":"0"#));
     caught("salt", 6, Code::PrevMismatch, |lines| lines[4] = edited(&lines[4], |r| r["salt"] = json!("00".repeat(16))));
     caught("ledger", 5, Code::OtherLedger, |lines| {
-        lines[4] = edited(&lines[4], |r| r["ledger"] = json!("02".repeat(16)))
+        lines[4] = edited(&lines[4], |r| r["ledger"] = json!("02".repeat(16)));
     });
     caught("prev", 5, Code::PrevMismatch, |lines| lines[4] = edited(&lines[4], |r| r["prev"] = json!("00".repeat(32))));
     caught("run_prev", 5, Code::RunPrevMismatch, |lines| {
@@ -187,7 +187,11 @@ fn a_seal_that_lies_is_caught() {
     caught("root left out", 9, Code::SealMismatch, reseal(8, |body| *body = json!({"records": 3})));
     caught("second seal", 13, Code::SealMismatch, reseal(12, |body| body["records"] = json!(1)));
     caught("a seal of no run", 14, Code::SealMismatch, |lines| {
+        // It states the right numbers, but the records of no run have no end.
+        let mut book = Book::small(1);
+        book.seal("");
         lines[13] = edited(&lines[13], |record| record["type"] = json!("run.sealed"));
+        assert_eq!(alone(&book.text()).first_bad.unwrap().code, Code::SealMismatch);
     });
 }
 
@@ -245,7 +249,9 @@ fn what_a_chain_is_blind_to_is_caught_by_the_checkpoint() {
     forged("newest record edited", &last, Code::CheckpointRootMismatch);
     forged("file replaced", &Book::small(2).lines, Code::CheckpointOtherLedger);
     let mut replaced = values(&Book::small(2).lines);
-    replaced.iter_mut().for_each(|record| record["ledger"] = json!("01".repeat(16)));
+    for record in &mut replaced {
+        record["ledger"] = json!("01".repeat(16));
+    }
     forged("file replaced under the same ledger id", &rehash(replaced), Code::CheckpointRootMismatch);
 }
 

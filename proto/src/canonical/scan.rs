@@ -28,11 +28,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over exactly this.
+    #[inline]
     pub(crate) fn literal(&mut self, expected: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(expected.as_bytes());
         if found {
             self.at += expected.len();
         }
+        found
+    }
+
+    #[inline]
+    fn byte(&mut self, expected: u8) -> bool {
+        let found = self.peek() == Some(expected);
+        self.at += usize::from(found);
         found
     }
 
@@ -58,7 +66,7 @@ impl<'a> Scanner<'a> {
 
     /// Steps over a canonical string and hands back what stands between the quotes, still escaped.
     pub(crate) fn string(&mut self) -> Option<&'a str> {
-        if !self.literal("\"") {
+        if !self.byte(b'"') {
             return None;
         }
         let start = self.at;
@@ -90,22 +98,22 @@ impl<'a> Scanner<'a> {
 
     fn array(&mut self, depth: usize) -> bool {
         self.at += 1;
-        if self.literal("]") {
+        if self.byte(b']') {
             return true;
         }
         loop {
             if !self.value(depth) {
                 return false;
             }
-            if !self.literal(",") {
-                return self.literal("]");
+            if !self.byte(b',') {
+                return self.byte(b']');
             }
         }
     }
 
     fn object(&mut self, depth: usize) -> bool {
         self.at += 1;
-        if self.literal("}") {
+        if self.byte(b'}') {
             return true;
         }
         let mut last: Option<&str> = None;
@@ -118,11 +126,11 @@ impl<'a> Scanner<'a> {
                 return false;
             }
             last = Some(key);
-            if !self.literal(":") || !self.value(depth) {
+            if !self.byte(b':') || !self.value(depth) {
                 return false;
             }
-            if !self.literal(",") {
-                return self.literal("}");
+            if !self.byte(b',') {
+                return self.byte(b'}');
             }
         }
     }
@@ -132,28 +140,44 @@ impl<'a> Scanner<'a> {
 pub(crate) fn members(object: &str, depth: usize) -> Option<Vec<(&str, &str)>> {
     let mut scanner = Scanner::new(object);
     let mut members = Vec::new();
-    if !scanner.literal("{") {
+    if !scanner.byte(b'{') {
         return None;
     }
-    if scanner.literal("}") {
+    if scanner.byte(b'}') {
         return Some(members);
     }
     loop {
         let key = scanner.string()?;
-        if !scanner.literal(":") {
+        if !scanner.byte(b':') {
             return None;
         }
         members.push((key, scanner.raw_value(depth)?));
-        if !scanner.literal(",") {
-            return scanner.literal("}").then_some(members);
+        if !scanner.byte(b',') {
+            return scanner.byte(b'}').then_some(members);
         }
     }
 }
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Position of the first LF, eight bytes at a time.
+pub(crate) fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut words = bytes.chunks_exact(8);
+    for (nth, word) in words.by_ref().enumerate() {
+        let Ok(word) = word.try_into() else { break };
+        let word = u64::from_le_bytes(word) ^ (ONES * u64::from(b'\n'));
+        let marks = word.wrapping_sub(ONES) & !word & HIGH;
+        if marks != 0 {
+            return Some(nth * 8 + marks.trailing_zeros() as usize / 8);
+        }
+    }
+    let rest = words.remainder();
+    rest.iter().position(|byte| *byte == b'\n').map(|at| bytes.len() - rest.len() + at)
+}
+
 /// Position of the first byte from `at` on that ends a plain stretch of a string: a quote, a backslash, a control byte.
 fn end_of_plain(bytes: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
     // Eight bytes at a time. A borrow can only mark bytes above a true hit, so the lowest mark is exact.
     while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*word);
@@ -185,10 +209,16 @@ fn escape_len(bytes: &[u8]) -> Option<usize> {
 
 /// Compares two canonical keys as they stand in the text.
 fn key_order(left: &str, right: &str) -> Ordering {
-    if left.contains('\\') || right.contains('\\') {
-        return Unescaped(left.chars()).map(order::units).cmp(Unescaped(right.chars()).map(order::units));
+    for (l, r) in left.bytes().zip(right.bytes()) {
+        if l == b'\\' || r == b'\\' || (l != r && !(l.is_ascii() && r.is_ascii())) {
+            return Unescaped(left.chars()).map(order::units).cmp(Unescaped(right.chars()).map(order::units));
+        }
+        // Up to here the keys are the same plain characters, so the first two that differ decide.
+        if l != r {
+            return l.cmp(&r);
+        }
     }
-    order::by_utf16(left, right)
+    left.len().cmp(&right.len())
 }
 
 /// The characters of a canonical string.

@@ -34,9 +34,7 @@ fn vectors() -> Vec<(String, Vec<u8>, Expected, Expected)> {
     };
     file.vectors
         .into_iter()
-        .map(|v| {
-            (v.id, v.input.map(String::into_bytes).unwrap_or_else(|| bytes(v.input_hex.unwrap())), v.jcs, v.strict)
-        })
+        .map(|v| (v.id, v.input.map_or_else(|| bytes(v.input_hex.unwrap()), String::into_bytes), v.jcs, v.strict))
         .collect()
 }
 
@@ -61,7 +59,7 @@ fn all_vectors_in_both_columns() {
         check(id, Canonical::parse(input).map(|c| c.0), in_strict);
         if let Some(canonical) = &in_strict.canonical {
             assert_eq!(is_canonical(canonical.as_bytes()), Ok(()), "{id}");
-            assert_eq!(scan::text_is_canonical(canonical), true, "{id}");
+            assert!(scan::text_is_canonical(canonical), "{id}");
             assert_eq!(is_canonical(input).is_ok(), input == canonical.as_bytes(), "{id}");
             assert_eq!(hash_payload(input).ok().map(|h| h.to_string()), in_strict.sha256, "{id}");
         }
@@ -149,6 +147,22 @@ fn escaped_keys_sort_by_what_they_mean() {
     assert_eq!(is_canonical(br#"{"\n":1,"Z":2}"#), Ok(()));
     assert!(is_canonical(br#"{"Z":1,"\n":2}"#).is_err());
     assert_eq!(is_canonical("{\"\\\\\":1,\"\u{10000}\":2,\"\u{e000}\":3}".as_bytes()), Ok(()));
+}
+
+#[test]
+fn every_character_has_one_escape_or_none() {
+    for code in 0..0x100_u32 {
+        let character = char::from_u32(code).unwrap();
+        let mut spellings = vec![format!("\"{character}\""), format!("\"\\{character}\"")];
+        spellings.extend([format!("\"\\u{code:04x}\""), format!("\"\\u{code:04X}\"")]);
+        spellings.dedup();
+        let canonical = rewrite::rewrite(&spellings[2], Profile::Strict).unwrap();
+        assert!(scan::text_is_canonical(&canonical), "{canonical}");
+        for text in spellings {
+            let rewritten = rewrite::rewrite(&text, Profile::Strict);
+            assert_eq!(scan::text_is_canonical(&text), rewritten.as_ref() == Ok(&text), "{text}");
+        }
+    }
 }
 
 /// Values with the awkward characters and numbers in them.

@@ -102,7 +102,9 @@ impl Frontier {
 /// Root over leaf hashes.
 pub fn root(leaves: impl IntoIterator<Item = Hash>) -> Hash {
     let mut frontier = Frontier::default();
-    leaves.into_iter().for_each(|leaf| frontier.append(leaf));
+    for leaf in leaves {
+        frontier.append(leaf);
+    }
     frontier.root()
 }
 
@@ -194,7 +196,7 @@ fn skip_to_right_child(at: &mut u64, last: &mut u64) {
 
 /// Largest power of two below `size`, which is at least 2.
 fn split(size: u64) -> u64 {
-    1 << (63 - (size - 1).leading_zeros())
+    1 << (size - 1).ilog2()
 }
 
 /// Root of the leaves `from..to`.
@@ -252,7 +254,7 @@ mod tests {
             [] => empty_root(),
             [one] => *one,
             more => {
-                let k = (1..).map(|bits| 1_usize << bits).take_while(|k| *k < more.len()).last().unwrap_or(1);
+                let k = (0..32).map(|bits| 1_usize << bits).rfind(|k| *k < more.len()).unwrap();
                 node(naive(&more[..k]), naive(&more[k..]))
             }
         }
@@ -303,7 +305,9 @@ mod tests {
     #[test]
     fn a_frontier_is_stored_and_checked() {
         let mut frontier = Frontier::default();
-        leaves(11).into_iter().for_each(|leaf| frontier.append(leaf));
+        for leaf in leaves(11) {
+            frontier.append(leaf);
+        }
         let json = serde_json::to_string(&frontier).unwrap();
         assert_eq!(serde_json::from_str::<Frontier>(&json).unwrap(), frontier);
         let again = Frontier::from_parts(frontier.size(), frontier.subtrees().to_vec());

@@ -204,7 +204,7 @@ impl SignedNote {
 
 impl fmt::Display for SignedNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n", self.text)?;
+        writeln!(f, "{}", self.text)?;
         for signature in &self.signatures {
             let mut blob = signature.hash.to_be_bytes().to_vec();
             blob.extend_from_slice(&signature.bytes);

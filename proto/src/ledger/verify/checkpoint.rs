@@ -55,10 +55,15 @@ impl Anchor {
             return (self.authenticity, completeness, Freshness::Unknown);
         };
         let completeness = completeness(&checkpoint, ledger, records, self.reached, broken);
-        let freshness = match (&completeness, records.saturating_sub(checkpoint.size)) {
-            (Completeness::Covered { .. }, 0) if !broken => Freshness::Current,
-            (Completeness::Covered { .. }, records) if !broken => Freshness::Unanchored { records },
-            (_, _) => Freshness::Unknown,
+        let freshness = match &completeness {
+            Completeness::Covered { size } if !broken => match records - size {
+                0 => Freshness::Current,
+                records => Freshness::Unanchored { records },
+            },
+            Completeness::Covered { .. }
+            | Completeness::Unknown
+            | Completeness::NotReached { .. }
+            | Completeness::Failed { .. } => Freshness::Unknown,
         };
         (self.authenticity, completeness, freshness)
     }

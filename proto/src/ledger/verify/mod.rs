@@ -10,7 +10,8 @@ pub use report::{Authenticity, Code, Completeness, Finding, Freshness, Report};
 
 use super::line::{Line, LineError, too_long};
 use super::note::VerifierKey;
-use super::{LINE_BYTES_MAX, leaf};
+use super::{Frontier, LINE_BYTES_MAX, leaf};
+use crate::canonical::scan::line_end;
 use crate::hash::Hash;
 use chain::Chain;
 use checkpoint::Anchor;
@@ -43,12 +44,29 @@ pub struct Verifier<'a> {
     options: Options<'a>,
     /// Bytes taken but not looked at; begins with a line.
     pending: Vec<u8>,
-    anchor: Anchor,
     chain: Chain,
+    tree: Tree,
     bytes: u64,
     first_bad: Option<Finding>,
     warnings: Vec<Finding>,
     warnings_total: u64,
+}
+
+/// The Merkle tree over the records. It lags behind the chain, so that it grows while the next batch is checked.
+struct Tree {
+    frontier: Frontier,
+    anchor: Anchor,
+    /// Leaves of records that hold and are not in the frontier yet.
+    waiting: Vec<Hash>,
+}
+
+impl Tree {
+    fn catch_up(&mut self) {
+        for leaf in self.waiting.drain(..) {
+            self.frontier.append(leaf);
+            self.anchor.pass(&self.frontier);
+        }
+    }
 }
 
 /// A line that is in order by itself.
@@ -69,19 +87,18 @@ struct Piece<'a> {
 impl<'a> Verifier<'a> {
     /// Before the first byte.
     pub fn new(options: Options<'a>) -> Self {
-        let anchor = Anchor::new(options.checkpoint, options.trust, options.require_checkpoint);
-        let mut verifier = Self {
+        let mut anchor = Anchor::new(options.checkpoint, options.trust, options.require_checkpoint);
+        anchor.pass(&Frontier::default());
+        Self {
             options,
             pending: Vec::new(),
-            anchor,
             chain: Chain::default(),
+            tree: Tree { frontier: Frontier::default(), anchor, waiting: Vec::new() },
             bytes: 0,
             first_bad: None,
             warnings: Vec::new(),
             warnings_total: 0,
-        };
-        verifier.anchor.pass(&verifier.chain.tree);
-        verifier
+        }
     }
 
     /// Takes the next bytes. False once a bad line was found: reading on changes nothing.
@@ -99,7 +116,7 @@ impl<'a> Verifier<'a> {
 
     /// Number of records that hold so far, for a progress bar.
     pub fn records(&self) -> u64 {
-        self.chain.tree.size()
+        self.chain.records
     }
 
     /// After the last byte.
@@ -112,8 +129,10 @@ impl<'a> Verifier<'a> {
         if self.first_bad.is_none() && self.records() == 0 {
             self.bad(LineError { code: Code::EmptyLedger, detail: "there is no record".to_owned(), seq: None });
         }
-        let Chain { ledger, tree, head, last_ts, runs } = self.chain;
-        let (authenticity, completeness, freshness) = self.anchor.judge(ledger, tree.size(), self.first_bad.is_some());
+        self.tree.catch_up();
+        let Tree { frontier, anchor, waiting: _ } = self.tree;
+        let Chain { ledger, records, head, last_ts, runs } = self.chain;
+        let (authenticity, completeness, freshness) = anchor.judge(ledger, records, self.first_bad.is_some());
         let runs = runs.iter().filter(|(name, _)| !name.is_empty());
         Report {
             first_bad: self.first_bad,
@@ -121,10 +140,10 @@ impl<'a> Verifier<'a> {
             completeness,
             freshness,
             ledger,
-            records: tree.size(),
+            records,
             bytes: self.bytes,
             head,
-            root: tree.root(),
+            root: frontier.root(),
             last_ts: Some(last_ts).filter(|ts| !ts.is_empty()),
             runs: runs.clone().count() as u64,
             runs_open: runs.filter(|(_, run)| !run.sealed).count() as u64,
@@ -137,8 +156,9 @@ impl<'a> Verifier<'a> {
     fn look(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let pieces: Vec<Piece<'_>> =
-            split(&pending[..whole]).into_par_iter().map(|piece| check(piece, &self.options)).collect();
+        let (options, tree) = (&self.options, &mut self.tree);
+        let check_all = || split(&pending[..whole]).into_par_iter().map(|piece| check(piece, options)).collect();
+        let (pieces, ()): (Vec<Piece<'_>>, ()) = rayon::join(check_all, || tree.catch_up());
         for piece in pieces {
             self.take_piece(piece);
         }
@@ -158,7 +178,7 @@ impl<'a> Verifier<'a> {
                 return self.bad(error);
             }
             self.bytes += bytes;
-            self.anchor.pass(&self.chain.tree);
+            self.tree.waiting.push(leaf);
             if let Some(unknown) = unknown {
                 self.warn(unknown);
             }
@@ -185,7 +205,7 @@ fn split(mut lines: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     while !lines.is_empty() {
         let at = lines.len().min(PIECE_BYTES);
-        let end = lines[at..].iter().position(|byte| *byte == b'\n').map_or(lines.len(), |more| at + more + 1);
+        let end = line_end(&lines[at..]).map_or(lines.len(), |more| at + more + 1);
         let (piece, rest) = lines.split_at(end);
         pieces.push(piece);
         lines = rest;
@@ -196,12 +216,13 @@ fn split(mut lines: &[u8]) -> Vec<&[u8]> {
 /// Everything that can be said about lines without their neighbours: the part that all cores share.
 fn check<'a>(piece: &'a [u8], options: &Options<'_>) -> Piece<'a> {
     let mut lines = Vec::with_capacity(piece.len() / 512);
-    // Each line is taken with its LF, so that no empty one is made up after the last.
-    for text in piece.split_inclusive(|byte| *byte == b'\n') {
-        match check_line(&text[..text.len() - 1], options) {
+    let mut rest = piece;
+    while let Some(end) = line_end(rest) {
+        match check_line(&rest[..end], options) {
             Ok(checked) => lines.push(checked),
             Err(bad) => return Piece { lines, bad: Some(bad) },
         }
+        rest = &rest[end + 1..];
     }
     Piece { lines, bad: None }
 }
