@@ -1,5 +1,5 @@
 //! Files as they come: YAML, JSON, broken, hostile; and the way back from the normalized form.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -82,7 +82,8 @@ fn one_object_an_array_or_several_documents() {
 
 #[test]
 fn a_broken_document_does_not_hide_the_errors_of_others() {
-    let text = "tool: 5\neffect: x\npermission: p\n---\nbroken: [1, 2\n---\ntool: t\neffect: read_only\npremission: p\n";
+    let text =
+        "tool: 5\neffect: x\npermission: p\n---\nbroken: [1, 2\n---\ntool: t\neffect: read_only\npremission: p\n";
     let found: Vec<_> = errors(text).iter().map(|e| (e.line, e.code)).collect();
     let expected = [
         (1, Code::WrongType),
@@ -204,7 +205,10 @@ fn spelling_does_not_change_the_checksum() {
     assert_eq!(short, checksum(long));
     assert_ne!(short, checksum("{tool: t, effect: read_only, permission: q}"));
     let always = checksum("{tool: t, effect: read_only, permission: p, approval: always}");
-    assert_eq!(always, checksum("{tool: t, effect: read_only, permission: p, approval: {quorum: 1, on_timeout: deny}}"));
+    assert_eq!(
+        always,
+        checksum("{tool: t, effect: read_only, permission: p, approval: {quorum: 1, on_timeout: deny}}")
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every rule of a manifest, one accepting and one rejecting case at least. The comments name the statements of the
 //! specification (`A5`: names of tools).
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use reversi_proto::manifest::{
     Approval, ApprovalRules, Code, CompensationKind, Effect, IdempotencyScope, Manifest, ManifestSet, OnTimeout, Status,

@@ -136,7 +136,8 @@ impl Life {
                 true
             }
             Op::Serve(all) => {
-                self.world.unserved = if *all { [].into() } else { ["fs.stat", "order.get", "job.get"].map(tool).into() };
+                self.world.unserved =
+                    if *all { [].into() } else { ["fs.stat", "order.get", "job.get"].map(tool).into() };
                 true
             }
             Op::Over(over) => {
@@ -181,7 +182,8 @@ impl Life {
         match op {
             Op::Attempt(pick) => {
                 let step = self.step(*pick);
-                let buildable = self.world.run.step(step).is_some_and(|step| step.recoverable() && step.undo_pin.is_some());
+                let buildable =
+                    self.world.run.step(step).is_some_and(|step| step.recoverable() && step.undo_pin.is_some());
                 !buildable || self.world.undo(step, &UndoCommand::Attempt).is_ok()
             }
             Op::AttemptReady => self.world.ready().first().copied().is_none_or(|step| {

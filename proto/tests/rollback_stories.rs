@@ -167,11 +167,10 @@ fn one_upstream_is_undone_newest_first_and_others_go_on() {
     world.attempt(note1, CallEnd::Success);
     world.settle();
     let report = report(&world);
-    assert_eq!((steps(&report.compensated), steps(&report.failed), steps(&report.deferred)), (
-        vec![note2, note1],
-        vec![file2],
-        vec![file1]
-    ));
+    assert_eq!(
+        (steps(&report.compensated), steps(&report.failed), steps(&report.deferred)),
+        (vec![note2, note1], vec![file2], vec![file1])
+    );
     assert_eq!((report.complete, report.verified, report.status), (false, false, "partly_rolled_back"));
 }
 
@@ -246,10 +245,10 @@ fn a_resolution_of_an_undo_goes_on_with_the_rollback() {
         world.rollback(1).unwrap();
         world.attempt(order, unknown());
         world.settle();
-        assert_eq!((world.run.status(), steps(&report(&world).undo_uncertain)), (
-            RunStatus::PartlyRolledBack,
-            vec![order]
-        ));
+        assert_eq!(
+            (world.run.status(), steps(&report(&world).undo_uncertain)),
+            (RunStatus::PartlyRolledBack, vec![order])
+        );
         let answer = world.resolve(Target::Undo, order, status, "").unwrap();
         assert_eq!(answer.status, word);
         let before = world.log.len();
@@ -328,7 +327,10 @@ fn a_rollback_is_started_once_per_request() {
     world.rollback(1).unwrap();
     let before = world.log.len();
     world.command(&RunCommand::StartRollback(first.clone())).unwrap();
-    assert_eq!(world.rollback(2).unwrap_err().to_string(), "run support:4821 is being rolled back already; see its report");
+    assert_eq!(
+        world.rollback(2).unwrap_err().to_string(),
+        "run support:4821 is being rolled back already; see its report"
+    );
     let mut other = first.clone();
     other.request = Some(request(1, 9));
     assert_eq!(world.command(&RunCommand::StartRollback(other)).unwrap_err(), RunReject::KeyReused);
@@ -461,6 +463,17 @@ fn an_unverified_compensation_is_complete_and_not_verified() {
 }
 
 #[test]
+fn a_declared_read_back_that_never_ran_is_not_verified() {
+    let mut world = world();
+    let below = world.done("order.create_checked", "{}", ORDER);
+    world.begin("order.create", "{}"); // in flight, and no read-back is declared for it
+    world.rollback(1).unwrap();
+    world.settle();
+    let seen = report(&world);
+    assert_eq!((steps(&seen.deferred), seen.verified, finished(&world).verified), (vec![below], false, false));
+}
+
+#[test]
 fn what_can_never_be_undone_is_listed() {
     let mut world = world();
     let (mail, lost) = (world.done("mail.send", "{}", "{}"), world.done("fs.write_file", "{}", "{}"));
@@ -468,11 +481,10 @@ fn what_can_never_be_undone_is_listed() {
     world.rollback(1).unwrap();
     world.settle();
     let seen = report(&world);
-    assert_eq!((steps(&seen.not_undoable), steps(&seen.unrecoverable), steps(&seen.skipped)), (
-        vec![mail],
-        vec![lost],
-        vec![read]
-    ));
+    assert_eq!(
+        (steps(&seen.not_undoable), steps(&seen.unrecoverable), steps(&seen.skipped)),
+        (vec![mail], vec![lost], vec![read])
+    );
     assert!(!seen.complete && !seen.verified, "a declared read-back never ran");
     assert_eq!(world.run.status(), RunStatus::PartlyRolledBack);
 }
@@ -501,6 +513,21 @@ fn a_dispute_of_an_undone_step_stays_in_the_report_until_it_is_noted() {
     assert_eq!((steps(&seen.disputed), seen.complete, seen.status), (vec![], true, "rolled_back"));
     assert!(world.complete(note, Outcome::Failed, "").unwrap().disputed, "a retry of the same word");
     assert!(report(&world).complete);
+}
+
+#[test]
+fn a_note_on_a_dispute_changes_nothing_else() {
+    let mut world = world();
+    let file = world.begin("fs.write_file", "{}").step;
+    world.resolve(Target::Step, file, Outcome::Succeeded, TOKEN).unwrap();
+    world.rollback(1).unwrap();
+    world.attempt(file, CallEnd::Success);
+    world.complete(file, Outcome::Failed, "").unwrap();
+    let before = world.run.step(file).unwrap().clone();
+    world.resolve(Target::Step, file, Outcome::Succeeded, "").unwrap();
+    let after = world.run.step(file).unwrap().clone();
+    assert_eq!(after, reversi_proto::run::Step { disputed: false, ..before });
+    assert_eq!(world.spec(file).args.as_str(), TOKEN, "the undo that goes on still has what it needs");
 }
 
 #[test]

@@ -141,9 +141,9 @@ fn an_old_attempt_is_over() {
     let read = UndoCommand::ReadEnded { attempt: 2, read: 1, end: ReadEnd::Match };
     let words = "attempt 2 of step 1 is over: the undo stands at attempt 2";
     given(undo(), events()).when(&read, at(1), &facts()).then_refused(words);
-    given(undo(), []).when(&UndoCommand::LoseAttempt, at(1), &facts()).then_refused(
-        "attempt 0 of step 1 is over: the undo stands at attempt 0",
-    );
+    given(undo(), [])
+        .when(&UndoCommand::LoseAttempt, at(1), &facts())
+        .then_refused("attempt 0 of step 1 is over: the undo stands at attempt 0");
 }
 
 #[test]
@@ -152,8 +152,15 @@ fn a_late_outcome_of_a_read_back_is_refused() {
     facts.spec.read_back = Some(ReadBack {
         tool: tool("order.get"),
         args: json("{}"),
-        expect: reversi_proto::testing::manifests().get(&tool("order.create_checked")).unwrap().compensation.clone()
-            .unwrap().verification.unwrap().expect,
+        expect: reversi_proto::testing::manifests()
+            .get(&tool("order.create_checked"))
+            .unwrap()
+            .compensation
+            .clone()
+            .unwrap()
+            .verification
+            .unwrap()
+            .expect,
         retries: 2,
         backoff_ms: 1000,
         timeout_ms: 60_000,
@@ -242,7 +249,11 @@ fn an_unknown_outcome_is_read_back_once_the_call_is_over() {
     let over_by = world.now.plus_ms(10_000);
     world.wait(4000);
     world.call_ended(1, unknown());
-    assert_eq!(world.phase(1), Phase::Reading { after: After::Unknown, read: 1, at: over_by }, "it may still be running");
+    assert_eq!(
+        world.phase(1),
+        Phase::Reading { after: After::Unknown, read: 1, at: over_by },
+        "it may still be running"
+    );
     let mut killed = undoing("order.create_checked");
     killed.calls_are_over = true;
     killed.attempt(1, unknown());
@@ -288,10 +299,13 @@ fn a_read_back_that_is_unavailable_counts_as_none_after_an_unknown_outcome() {
     world.attempt(1, unknown());
     world.read(1, unavailable());
     assert!(matches!(world.phase(1), Phase::Waiting { .. }));
-    assert_eq!(last(&world), &UndoEvent::Uncertain(
-        UndoUncertain { attempt: 1, next: AfterUnknown::Again { at: world.now }, step: 1 },
-        ErrorText { error: Some("no answer".to_owned()) },
-    ));
+    assert_eq!(
+        last(&world),
+        &UndoEvent::Uncertain(
+            UndoUncertain { attempt: 1, next: AfterUnknown::Again { at: world.now }, step: 1 },
+            ErrorText { error: Some("no answer".to_owned()) },
+        )
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::Canonical;
 use crate::hash::Hash;
 use crate::ids::{ActorId, ActorKind, ApprovalId, KeyId, RollbackId, RunId, Seq, StepNo, StreamId, ToolName};
-use crate::manifest::{Effect, CompensationKind};
+use crate::manifest::{CompensationKind, Effect};
 use crate::time::Timestamp;
 
 macro_rules! body {

@@ -240,7 +240,11 @@ impl Run {
         Seen { commitment: self.commit_result(payload, self.chain.next_run_seq(), facts), error, values, missing }
     }
 
-    pub(super) fn decide_resolve(&self, call: &ResolveCall, facts: &RunFacts) -> Result<Decision<RunAnswer>, RunReject> {
+    pub(super) fn decide_resolve(
+        &self,
+        call: &ResolveCall,
+        facts: &RunFacts,
+    ) -> Result<Decision<RunAnswer>, RunReject> {
         let step = self.known_step(call.step)?;
         if call.status == Outcome::Uncertain {
             return Err(RunReject::Invalid("a resolution says succeeded or failed"));
