@@ -214,7 +214,7 @@ impl Run {
         };
         match manifest.status {
             Status::Draft => {
-                found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft")))
+                found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft")));
             }
             Status::Deprecated | Status::Approved => found.notes.extend(deprecation(manifest)),
         }

@@ -162,7 +162,7 @@ pub struct Step {
     pub values: BTreeMap<String, Canonical>,
     /// What its undo needs and what was not found.
     pub missing: Vec<String>,
-    /// run_seq and commitment of the recorded result.
+    /// `run_seq` and commitment of the recorded result.
     pub result: Option<(u64, Hash)>,
     /// An operator settled it so.
     pub resolved: Option<Outcome>,

@@ -239,7 +239,7 @@ impl Run {
                     Disposition::Skip(why) => report.skipped.push(entry(why)),
                     Disposition::NotUndoable => report.not_undoable.push(entry("no inverse is declared")),
                     Disposition::Unrecoverable => {
-                        report.unrecoverable.push(entry("a value that the undo needs is missing"))
+                        report.unrecoverable.push(entry("a value that the undo needs is missing"));
                     }
                     // These two always have a turn.
                     Disposition::Compensate | Disposition::Unresolved => {}
