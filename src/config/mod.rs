@@ -13,16 +13,8 @@ use crate::adapters::upstreams::UpstreamConfig;
 /// The file that is read when none is named and it is there.
 pub const FILE_NAME: &str = "reversi.config.yaml";
 const PORT: u16 = 7421;
-const FIELDS: [&str; 8] = [
-    "data_dir",
-    "listen",
-    "metrics_listen",
-    "allow_plain_http",
-    "manifests",
-    "upstreams",
-    "checkpoint",
-    "origin",
-];
+const FIELDS: [&str; 8] =
+    ["data_dir", "listen", "metrics_listen", "allow_plain_http", "manifests", "upstreams", "checkpoint", "origin"];
 const UPSTREAM_FIELDS: [&str; 6] = ["name", "command", "args", "env", "url", "prefix"];
 
 /// Settings, with paths that need no other folder to be understood.

@@ -81,7 +81,8 @@ fn a_file_that_is_no_yaml_or_uses_what_is_not_needed() {
 
 #[test]
 fn no_mistake_repeats_a_value() {
-    let text = "listen: s3cret\nupstreams:\n  - name: a\n    command: x\n    env: { KEY: [s3cret] }\n    args: s3cret\n";
+    let text =
+        "listen: s3cret\nupstreams:\n  - name: a\n    command: x\n    env: { KEY: [s3cret] }\n    args: s3cret\n";
     let all = mistakes(text).join("\n");
     assert!(all.contains("env") && all.contains("args") && !all.contains("s3cret"), "{all}");
 }
