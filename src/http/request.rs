@@ -55,7 +55,7 @@ pub(super) async fn handle(edge: Shared, router: Router, request: Request<Incomi
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = rendered(response, &problem, &id);
+        response = rendered(&response, &problem, &id);
     }
     edge.counted.request(response.status(), started.elapsed());
     response.headers_mut().insert(REQUEST_ID, id);
@@ -100,7 +100,7 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
 }
 
 /// Renders a problem; what the router said beside it (the header Allow) stays.
-fn rendered(before: Response, problem: &Problem, id: &HeaderValue) -> Response {
+fn rendered(before: &Response, problem: &Problem, id: &HeaderValue) -> Response {
     let id = id.to_str().unwrap_or_default();
     let mut response = problem.render(id);
     if let Some(allow) = before.headers().get(axum::http::header::ALLOW) {

@@ -1,6 +1,7 @@
 //! The life of a run, its exports, and what the daemon says about itself.
 use std::os::unix::fs::PermissionsExt as _;
 
+use reversi::http::Limits;
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, MARK, PERMISSIONS, Reply, create, read};
@@ -148,7 +149,7 @@ async fn what_the_daemon_says_about_itself() {
 async fn the_metrics_can_have_an_address_of_their_own() {
     // A free port, found by binding it once.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let daemon = Daemon::start_with(Default::default(), |config| config.metrics_listen = Some(port)).await;
+    let daemon = Daemon::start_with(Limits::default(), |config| config.metrics_listen = Some(port)).await;
     daemon.get("/metrics", "").await.problem(404, "route.not_found");
     let fetch = |path: &str| daemon.client.get(format!("http://{port}{path}")).send();
     assert!(fetch("/metrics").await.unwrap().text().await.unwrap().contains("reversi_ledger_records "));

@@ -78,8 +78,8 @@ async fn of_many_racing_calls_with_one_global_key_one_is_allowed() {
     let daemon = Daemon::start().await;
     let steps = [daemon.new_run("r1").await, daemon.new_run("r2").await];
     let mut racing = tokio::task::JoinSet::new();
-    for n in 0..32 {
-        let request = daemon.request("POST", &steps[n % 2], &daemon.agent).json(&create("one"));
+    for steps in steps.iter().cycle().take(32) {
+        let request = daemon.request("POST", steps, &daemon.agent).json(&create("one"));
         racing.spawn(async move { request.send().await.unwrap().json::<Value>().await.unwrap() });
     }
     let answers = racing.join_all().await;
