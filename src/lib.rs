@@ -1,9 +1,10 @@
-//! The binary's modules as a library, so that tests can start them. `app` puts everything together; the edges know
-//! `Service`, and neither each other nor what is behind it.
+//! Reversi: the edges and the composition root, as a library so that tests can start them. What happens is decided in
+//! `reversi-proto` and carried out in `reversi-actors`; here requests become calls of the Service.
 pub mod adapters;
 pub mod app;
 pub mod config;
 pub mod connector;
+pub mod demo;
 pub mod http;
 pub mod log;
 pub mod manifests;

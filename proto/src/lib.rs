@@ -16,6 +16,8 @@ pub mod manifest;
 pub mod restart;
 pub mod retry;
 pub mod run;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod undo;
 pub mod wake;
