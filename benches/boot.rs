@@ -42,8 +42,7 @@ impl ToolCaller for NoTools {
 
 async fn principal(service: &Service, admin: &Principal, actor: &str, role: Role) -> Principal {
     let actor = actor.parse().unwrap();
-    let key =
-        NewKey { actor, roles: vec![role], person: None, groups: vec![], allow_observe: false, expires_at: None };
+    let key = NewKey { actor, roles: vec![role], person: None, groups: vec![], allow_observe: false, expires_at: None };
     let (_, text) = service.create_key(admin, key).await.unwrap();
     service.authenticate(&text).unwrap()
 }
@@ -78,13 +77,8 @@ async fn fill(stage: &Stage, runs: usize) {
     let manifests = load("fs.yaml", MANIFESTS.as_bytes()).unwrap();
     let manifests = manifests.into_iter().map(|manifest| ("fs.yaml".to_owned(), manifest)).collect();
     let manifests = ManifestSet::new(manifests).unwrap();
-    let parts = Parts {
-        journal: Arc::new(journal.unwrap()),
-        clock,
-        ids: Arc::new(OsIds),
-        tools: Arc::new(NoTools),
-        manifests,
-    };
+    let parts =
+        Parts { journal: Arc::new(journal.unwrap()), clock, ids: Arc::new(OsIds), tools: Arc::new(NoTools), manifests };
     let mut admin = String::new();
     let system = System::start(parts, |key| {
         key.clone_into(&mut admin);

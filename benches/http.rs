@@ -123,7 +123,8 @@ impl Connection {
 
     /// One governed call.
     fn call(&mut self, run: &str, step: u32) {
-        let begin = r#"{"tool":"fs.write_file","reason":"a bench","args":{"path":"reports/january.csv","content":"day,sum"}}"#;
+        let begin =
+            r#"{"tool":"fs.write_file","reason":"a bench","args":{"path":"reports/january.csv","content":"day,sum"}}"#;
         let answer = self.post(&format!("/v1/runs/{run}/steps"), begin);
         assert!(answer.contains("\"allow\""), "{answer}");
         let done = r#"{"status":"succeeded","result":{"undo_token":"0123456789abcdef0123456789abcdef","path":"reports/january.csv"}}"#;
@@ -180,7 +181,9 @@ fn row(name: &str, pid: u32, address: &str, key: &str, connections: usize) -> (f
     let rate = taken.len() as f64 / seconds;
     let per_request = cpu * 1e6 / (2.0 * taken.len() as f64);
     let (p50, p99) = (at(0.5), at(0.99));
-    println!("{name:<10} {connections:>4} connections: {rate:>8.0} calls/s  p50 {p50:>6} us  p99 {p99:>6} us  server {per_request:>4.0} us CPU/request");
+    println!(
+        "{name:<10} {connections:>4} connections: {rate:>8.0} calls/s  p50 {p50:>6} us  p99 {p99:>6} us  server {per_request:>4.0} us CPU/request"
+    );
     (rate, p50)
 }
 
@@ -241,7 +244,11 @@ fn main() {
         let floor = fdatasync_micros(dir.path());
         let (without, _) = row("in memory", memory.id(), &memory_address, &memory_key, connections);
         let (with, p50) = row("journaled", daemon.pid(), &address, &key, connections);
-        println!("{:<10} {connections:>4} connections: {:.2} of the same handlers without a journal", "ratio", with / without);
+        println!(
+            "{:<10} {connections:>4} connections: {:.2} of the same handlers without a journal",
+            "ratio",
+            with / without
+        );
         if connections == 1 {
             let ratio = p50 as f64 / floor as f64;
             println!("{:<10} a call's p50 is {ratio:.1} fdatasyncs of {floor} us", "ratio");

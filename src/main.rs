@@ -28,7 +28,10 @@ enum Connector {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
-        Command::Connector { which: Connector::Fs(args) } => { connector::run(args.into())?; Ok(ExitCode::SUCCESS) }
+        Command::Connector { which: Connector::Fs(args) } => {
+            connector::run(args.into())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Serve(args) => tokio::runtime::Runtime::new()?.block_on(reversi::serve::serve(args)),
         Command::Demo(args) => tokio::runtime::Runtime::new()?.block_on(reversi::demo::demo(args)),
     }

@@ -9,7 +9,10 @@ fn the_demo_holds() {
     println!("{said}");
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     for claim in ["ran exactly once", "the sandbox is what it was", "the cut tail is caught", "did not run"] {
-        assert!(said.lines().any(|line| line.contains(claim) && line.trim_start().starts_with("ok")), "{claim}: {said}");
+        assert!(
+            said.lines().any(|line| line.contains(claim) && line.trim_start().starts_with("ok")),
+            "{claim}: {said}"
+        );
     }
     assert!(!said.contains("NOT SO"), "{said}");
 }

@@ -86,7 +86,11 @@ impl Tale {
     /// A claim, checked.
     pub(crate) fn claim(&mut self, holds: bool, text: &str) {
         let (mark, code) = if holds { ("ok", "32") } else { ("NOT SO", "31") };
-        if self.colour { println!("  \x1b[{code}m{mark}\x1b[0m  {text}") } else { println!("  {mark}  {text}") }
+        if self.colour {
+            println!("  \x1b[{code}m{mark}\x1b[0m  {text}")
+        } else {
+            println!("  {mark}  {text}")
+        }
         self.untrue += u32::from(!holds);
     }
 
@@ -94,8 +98,15 @@ impl Tale {
         self.chapter("What to try next");
         match kept {
             Some(dir) => {
-                self.say(&format!("reversi serve --config {}   # the same daemon, still there", dir.join("reversi.config.yaml").display()));
-                self.say(&format!("reversi verify {} --checkpoint {}", dir.join("data").display(), dir.join("checkpoints").display()));
+                self.say(&format!(
+                    "reversi serve --config {}   # the same daemon, still there",
+                    dir.join("reversi.config.yaml").display()
+                ));
+                self.say(&format!(
+                    "reversi verify {} --checkpoint {}",
+                    dir.join("data").display(),
+                    dir.join("checkpoints").display()
+                ));
                 self.say(&format!("reversi doctor {}", dir.join("data").display()));
             }
             None => self.say("reversi demo --keep DIR   # keeps sandbox, ledger and logs to look at"),
@@ -226,7 +237,12 @@ fn show_report(report: &Value, tale: &Tale) {
         tale.say(&format!("{:<14} step {}", list.replace('_', " "), steps.join(", ")));
     }
     let word = |name: &str| if report[name] == true { "yes" } else { "no" };
-    tale.say(&format!("status {}, complete: {}, verified: {}", report["status"].as_str().unwrap_or("?"), word("complete"), word("verified")));
+    tale.say(&format!(
+        "status {}, complete: {}, verified: {}",
+        report["status"].as_str().unwrap_or("?"),
+        word("complete"),
+        word("verified")
+    ));
 }
 
 /// Inverses that the connector executed, by its own record.

@@ -52,7 +52,9 @@ pub(super) fn of_the_ledger(stage: &Stage, exported: &str, key: Option<&str>, ta
     fs::write(&cut, lines[..lines.len().saturating_sub(3)].iter().map(|line| format!("{line}\n")).collect::<String>())?;
     let (plain, _, _) = stage.reversi(&["verify", &cut.display().to_string()])?;
     let (code, out, err) = stage.reversi(&[&["verify", &cut.display().to_string()][..], &strict].concat())?;
-    tale.say(&format!("a copy without its last 3 records: by its chain alone exit {plain}, against the checkpoint exit {code}"));
+    tale.say(&format!(
+        "a copy without its last 3 records: by its chain alone exit {plain}, against the checkpoint exit {code}"
+    ));
     for line in out.lines().chain(err.lines()).filter(|line| line.contains("completeness")) {
         tale.say(&format!("| {line}"));
     }

@@ -115,3 +115,27 @@ fn rendered(before: &Response, problem: &Problem, id: &HeaderValue) -> Response 
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_in_an_answer() {
+        assert!(caught(async { 7 }).await.is_ok_and(|answer| answer == 7));
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("on purpose");
+        };
+        assert!(caught::<std::pin::Pin<Box<dyn Future<Output = ()>>>>(Box::pin(panics)).await.is_err());
+    }
+
+    #[test]
+    fn ids_of_requests_differ() {
+        let ids = RequestIds::new();
+        let made: std::collections::BTreeSet<String> =
+            (0..1000).map(|_| ids.next().to_str().unwrap().to_owned()).collect();
+        assert_eq!(made.len(), 1000);
+        assert!(made.iter().all(|id| id.len() == 16));
+    }
+}

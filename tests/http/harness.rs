@@ -4,7 +4,7 @@ use std::path::Path;
 use reqwest::{Client, Method, StatusCode, header::HeaderMap};
 use reversi::app::{ADMIN_KEY_FILE, App, Options};
 use reversi::config::Config;
-use reversi::http::Limits;
+use reversi::http::{Http, Limits, Serve, Server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -124,6 +124,12 @@ impl Daemon {
 
     pub(crate) async fn stop(self) {
         self.app.run_until(async {}).await.unwrap();
+    }
+
+    /// The same daemon behind another listener with limits of its own.
+    pub(crate) async fn listen(&self, limits: Limits) -> Server {
+        let any = "127.0.0.1:0".parse().unwrap();
+        Http::new(self.app.service(), limits).listen(any, Serve::Everything).await.unwrap()
     }
 
     pub(crate) fn data_dir(&self) -> std::path::PathBuf {
