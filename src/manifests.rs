@@ -22,12 +22,9 @@ pub enum ManifestsError {
 }
 
 fn listed(diagnostics: &[Diagnostic]) -> String {
-    let mut text: String = diagnostics.iter().map(|found| format!("{found}\n")).collect();
-    text.push_str(match diagnostics.len() {
-        1 => "the manifests have a mistake; the daemon starts with none or not at all",
-        _ => "the manifests have mistakes; the daemon starts with none or not at all",
-    });
-    text
+    let mut lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    lines.push("the daemon does not start with manifests that have mistakes".to_owned());
+    lines.join("\n")
 }
 
 /// Reads files, and folders of them (without their folders); every mistake of every file is reported.

@@ -29,8 +29,8 @@ pub struct ServeArgs {
     /// Log JSON lines
     #[arg(long)]
     pub json_logs: bool,
-    /// What to log, like debug or info,sled=warn [default: RUST_LOG, or info]
-    #[arg(long, value_name = "LEVEL")]
+    /// What to log.
+    #[arg(long, value_name = "LEVEL", help = "What to log, like debug or info,sled=warn [default: RUST_LOG, or info]")]
     pub log: Option<String>,
     /// Start although the newest record is more than 24 hours ahead of the clock
     #[arg(long)]

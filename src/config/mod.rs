@@ -148,7 +148,7 @@ impl Config {
                 }
                 "upstreams" => {
                     let nodes = report.list(node, &name);
-                    self.upstreams = nodes.iter().filter_map(|node| upstream(node, folder, report)).collect();
+                    self.upstreams = nodes.iter().map(|node| upstream(node, folder, report)).collect();
                 }
                 "checkpoint" => {
                     for (name, node) in report.fields(node, "checkpoint", &["file"]) {
@@ -232,7 +232,7 @@ fn origin(node: &Node, report: &mut Report) -> Option<String> {
     Some(text)
 }
 
-fn upstream(node: &Node, folder: &Path, report: &mut Report) -> Option<UpstreamConfig> {
+fn upstream(node: &Node, folder: &Path, report: &mut Report) -> UpstreamConfig {
     let before = report.0.len();
     let mut upstream = UpstreamConfig {
         name: String::new(),
@@ -263,7 +263,7 @@ fn upstream(node: &Node, folder: &Path, report: &mut Report) -> Option<UpstreamC
     if upstream.command.is_some() == upstream.url.is_some() && report.0.len() == before {
         report.add(node.pos, "an upstream needs either a command or a url");
     }
-    Some(upstream)
+    upstream
 }
 
 /// A program's bare name is looked up in PATH; one with a slash is a path like all others.

@@ -3,6 +3,7 @@
 //! Own code rather than a serde route: those stop at the first mistake, and repeat values, which here can be secrets.
 //! The parser is the one that reads manifests, so that both files follow the same YAML.
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use granit_parser::{Event, Parser, ScalarStyle};
@@ -203,10 +204,11 @@ impl Report {
         };
         for (key, value) in entries {
             let Some(key_text) = self.text(key, "the name of a field") else { continue };
-            if members.contains_key(&key_text) {
-                self.add(key.pos, format!("the field {key_text:?} stands twice; keep one of them"));
-            } else {
-                members.insert(key_text, value);
+            match members.entry(key_text) {
+                Entry::Vacant(place) => drop(place.insert(value)),
+                Entry::Occupied(first) => {
+                    self.add(key.pos, format!("the field {:?} stands twice; keep one of them", first.key()));
+                }
             }
         }
         members

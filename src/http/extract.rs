@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
@@ -16,6 +17,7 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::Shared;
@@ -147,6 +149,8 @@ fn one_text(headers: &HeaderMap, name: &str, shown: &'static str) -> Result<Opti
 /// A body that says it is JSON; parsed by [`JsonBody::parse`] in place, so that values can be borrowed as they came.
 pub(super) struct JsonBody<const MAX: usize = BODY_BYTES_MAX> {
     bytes: Bytes,
+    /// The memory that a large body takes is counted until it is gone.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// The body of a completion.
@@ -177,8 +181,9 @@ impl<const MAX: usize> FromRequest<Shared> for JsonBody<MAX> {
         let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(says_json);
         let body = request.into_body();
         if body.is_end_stream() {
-            return Ok(Self { bytes: Bytes::new() });
+            return Ok(Self { bytes: Bytes::new(), _room: None });
         }
+        let room = room_for(&body, MAX, edge)?;
         let read = timeout(edge.limits.body_timeout, read(body, MAX)).await;
         let bytes = read.map_err(|_| Problem::slow_body())??;
         if !is_json {
@@ -189,8 +194,20 @@ impl<const MAX: usize> FromRequest<Shared> for JsonBody<MAX> {
             let mistake = Mistake { field: Cow::Borrowed(""), detail, line: None, column: None };
             return Err(Problem::malformed("the body is not JSON: it is not UTF-8 text", mistake));
         }
-        Ok(Self { bytes })
+        Ok(Self { bytes, _room: room })
     }
+}
+
+/// Many small bodies fit into memory; of large ones, and of those that don't say how large they are, only a few.
+fn room_for(body: &Body, max: usize, edge: &Shared) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    let small = body.size_hint().upper().is_some_and(|bytes| bytes <= BODY_BYTES_MAX as u64);
+    if small || max <= BODY_BYTES_MAX {
+        return Ok(None);
+    }
+    Arc::clone(&edge.large_bodies).try_acquire_owned().map(Some).map_err(|_| {
+        edge.counted.refused();
+        Problem::of(Code::Busy, "the daemon holds as many large bodies as it may; nothing was done, so try again")
+    })
 }
 
 fn says_json(value: &HeaderValue) -> bool {

@@ -33,6 +33,8 @@ pub struct Limits {
     pub connections: usize,
     /// Requests under /v1 that are worked on at once; more get 503. Bounds the mailboxes behind it.
     pub requests: usize,
+    /// Large bodies (above 1 MiB) that are held in memory at once; more get 503.
+    pub large_bodies: usize,
     /// A connection that sends no complete header for this long is closed, an idle one too.
     pub header_timeout: Duration,
     /// A body must have arrived after this time.
@@ -48,6 +50,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             requests: 512,
+            large_bodies: 16,
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(20),
             request_timeout: Duration::from_secs(30),
@@ -73,6 +76,7 @@ pub(crate) struct Edge {
     limits: Limits,
     ids: request::RequestIds,
     admission: Semaphore,
+    large_bodies: Arc<Semaphore>,
     counted: metrics::Counted,
 }
 
@@ -92,6 +96,7 @@ impl Http {
             service,
             ids: request::RequestIds::new(),
             admission: Semaphore::new(limits.requests),
+            large_bodies: Arc::new(Semaphore::new(limits.large_bodies)),
             counted: metrics::Counted::default(),
             limits,
         };

@@ -55,7 +55,7 @@ pub(super) async fn handle(edge: Shared, router: Router, request: Request<Incomi
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = rendered(response, &problem, &id);
+        response = rendered(&response, &problem, &id);
     }
     edge.counted.request(response.status(), started.elapsed());
     response.headers_mut().insert(REQUEST_ID, id);
@@ -100,7 +100,7 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
 }
 
 /// Renders a problem; what the router said beside it (the header Allow) stays.
-fn rendered(before: Response, problem: &Problem, id: &HeaderValue) -> Response {
+fn rendered(before: &Response, problem: &Problem, id: &HeaderValue) -> Response {
     let id = id.to_str().unwrap_or_default();
     let mut response = problem.render(id);
     if let Some(allow) = before.headers().get(axum::http::header::ALLOW) {
@@ -114,4 +114,28 @@ fn rendered(before: Response, problem: &Problem, id: &HeaderValue) -> Response {
         tracing::debug!(request_id = id, status, code, "a request was refused");
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_in_an_answer() {
+        assert!(caught(async { 7 }).await.is_ok_and(|answer| answer == 7));
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("on purpose");
+        };
+        assert!(caught::<std::pin::Pin<Box<dyn Future<Output = ()>>>>(Box::pin(panics)).await.is_err());
+    }
+
+    #[test]
+    fn ids_of_requests_differ() {
+        let ids = RequestIds::new();
+        let made: std::collections::BTreeSet<String> =
+            (0..1000).map(|_| ids.next().to_str().unwrap().to_owned()).collect();
+        assert_eq!(made.len(), 1000);
+        assert!(made.iter().all(|id| id.len() == 16));
+    }
 }
