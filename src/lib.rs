@@ -2,6 +2,7 @@
 //! `reversi-proto` and carried out in `reversi-actors`; here requests become calls of the Service.
 pub mod adapters;
 pub mod app;
+pub mod cli;
 pub mod config;
 pub mod connector;
 pub mod demo;

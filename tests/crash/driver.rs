@@ -67,12 +67,17 @@ impl Driver {
         std::fs::write(stage.sandbox().join("a.txt"), "one\n").unwrap();
         std::fs::write(stage.sandbox().join("b.txt"), "two\n").unwrap();
         std::fs::create_dir(stage.sandbox().join("dir")).unwrap();
-        let before = tree_hash(&stage.sandbox()).unwrap();
         let own = Setting { test_tools: true, ..Setting::default() };
         let upstream: UpstreamConfig = serde_json::from_value(stage.fs_upstream(&own)).unwrap();
         std::fs::create_dir(root.join("agent")).unwrap();
         let agent_tools = Upstreams::start(vec![upstream], &root.join("agent")).await.unwrap();
         assert!(agent_tools.settled(PATIENCE).await);
+        // The counter's file is part of the tree.
+        let args = Canonical::of(&json!({ "name": "visits", "by": 1 })).unwrap();
+        let call =
+            ToolCall { tool: "fs.counter_add".parse().unwrap(), args, idempotency_key: None, timeout_ms: 30_000 };
+        assert!(matches!(agent_tools.call(call).await, CallOutcome::Success { .. }));
+        let before = tree_hash(&stage.sandbox()).unwrap();
         Self {
             stage,
             plans: plans.iter().map(ToString::to_string).collect(),

@@ -15,6 +15,7 @@ mod frame;
 mod index;
 mod keys;
 mod memory;
+pub mod offline;
 mod prepare;
 mod read;
 mod reader;

@@ -183,7 +183,7 @@ pub(crate) fn extend(chain: &mut Chain, ledger: LedgerId, record: &Record<'_>) -
     Ok(leaf)
 }
 
-fn look_behind(file: &File, seed: u32, next: Seq, at: u64, end: u64) -> io::Result<Rest> {
+pub(crate) fn look_behind(file: &File, seed: u32, next: Seq, at: u64, end: u64) -> io::Result<Rest> {
     let mut bytes = vec![0; usize::try_from(end.saturating_sub(at)).unwrap_or(0)];
     file.read_exact_at(&mut bytes, at)?;
     if bytes.iter().all(|byte| *byte == 0) {

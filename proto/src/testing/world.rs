@@ -8,7 +8,10 @@ use super::{
 use crate::aggregate::{Aggregate, Decision};
 use crate::claim::holder_after;
 use crate::config::Archive;
-use crate::event::v1::{Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target};
+use crate::doctor::Doctor;
+use crate::event::v1::{
+    Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target,
+};
 use crate::event::{ConfigEvent, Event, Meta};
 use crate::hash::Hash;
 use crate::ids::{Actor, RunId, Seq, StepNo, StreamId, ToolName};
@@ -58,6 +61,8 @@ pub struct World {
     pub holders: BTreeMap<Hash, Option<(RunId, StepNo)>>,
     versions: BTreeMap<StreamId, Seq>,
     approvals: u8,
+    /// Looks over every story's shoulder.
+    doctor: Doctor,
 }
 
 impl World {
@@ -82,6 +87,7 @@ impl World {
             holders: BTreeMap::new(),
             versions: BTreeMap::new(),
             approvals: 0,
+            doctor: Doctor::default(),
         };
         world.load_manifests();
         let request = Some(request(200, 200));
@@ -123,6 +129,7 @@ impl World {
         }
         let events: Vec<Event> = decision.records.into_iter().map(|(event, _)| event).collect();
         self.check(&before, &events);
+        assert_eq!(self.doctor.violations(), [], "the doctor finds something in an honest story");
         decision.answer
     }
 
@@ -135,6 +142,10 @@ impl World {
             self.versions.insert(stream.clone(), seq);
             self.fold_into(stream, &meta, &event);
         }
+        let names: Vec<String> = streams.iter().map(StreamId::to_string).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let of_run = streams.iter().any(|stream| matches!(stream, StreamId::Run(_)));
+        self.doctor.take(&meta, of_run.then(|| self.run.id()), &event, &names);
         self.log.push(Logged { meta, event, streams });
     }
 
@@ -175,6 +186,7 @@ impl World {
         // Its record stands between ours.
         let meta = Meta { seq, ts: self.now, leaf: hash(0), actor: agent() };
         let event = crate::event::SystemEvent::ClockStepped(crate::event::v1::ClockStepped { by_ms: 0 }, ()).into();
+        self.doctor.take(&meta, None, &event, &[]);
         self.log.push(Logged { meta, event, streams: vec![] });
     }
 

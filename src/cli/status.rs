@@ -1,0 +1,51 @@
+//! `reversi status`: how a daemon is doing.
+use std::process::ExitCode;
+
+use super::api::{Api, ServerArgs};
+use super::failure::Failure;
+use super::out::{Out, Tone};
+use super::wire::Status;
+
+/// Shows how the daemon is doing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  reversi status --key-file reversi-data/admin.key
+  reversi status --json | jq .head")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &StatusArgs, out: &mut Out) -> Result<ExitCode, Failure> {
+    let (value, status): (_, Status) = Api::new(&args.server)?.get("/status")?;
+    if args.json {
+        out.json(&value)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    out.line(format!("{:12}{}", "ledger", status.ledger))?;
+    out.line(format!("{:12}{}", "started", status.started_at))?;
+    let behind = status.head.saturating_sub(status.checkpoint);
+    out.line(format!("{:12}{}, {behind} of them not signed yet", "records", status.head))?;
+    out.line(format!("{:12}{} records behind", "event store", status.lag))?;
+    out.line(format!("{:12}{} runs, {} undos", "live", status.runs_live, status.undos_live))?;
+    let manifests = status.manifests.as_deref().unwrap_or("none: every call is blocked");
+    out.line(format!("{:12}{manifests}", "manifests"))?;
+    let tools: Vec<String> = status.tools.iter().map(|(tool, upstream)| format!("{tool} ({upstream})")).collect();
+    let tools = if tools.is_empty() { "none is served by an upstream".to_owned() } else { tools.join(", ") };
+    out.paragraph("tools", 12, &tools)?;
+    for (bad, text) in [
+        (status.disk_low, "the disk is nearly full: new work is refused until there is room".to_owned()),
+        (status.sink_errors > 0, format!("{} checkpoints could not be written outside", status.sink_errors)),
+        (!status.quarantined.is_empty(), format!("left alone after failures: {}", status.quarantined.join(", "))),
+    ] {
+        if bad {
+            let mark = out.paint(Tone::Bad, "problem");
+            out.line(format!("{mark}     {}", super::out::clean(&text)))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
