@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use reversi_proto::manifest::{
-    Approval, ApprovalRules, Code, CompensationKind, Effect, IdempotencyScope, Manifest, ManifestSet, OnTimeout, Status,
-    load,
+    Approval, ApprovalRules, Code, CompensationKind, Effect, IdempotencyScope, Manifest, ManifestSet, OnTimeout,
+    Status, load,
 };
 
 /// A read-only tool with more fields, in YAML.
@@ -70,11 +70,7 @@ fn unknown_fields_are_errors_at_every_level() {
     refused(&reader("efect: x"), Code::UnknownField, "efect");
     refused(&reader("approval: {role: [a]}"), Code::UnknownField, "approval.role");
     refused(&undoable("reversible", "  argument_maps: {}"), Code::UnknownField, "compensation.argument_maps");
-    refused(
-        &verified("    expect: {a: 1}\n    retry: 3"),
-        Code::UnknownField,
-        "compensation.verification.retry",
-    );
+    refused(&verified("    expect: {a: 1}\n    retry: 3"), Code::UnknownField, "compensation.verification.retry");
     refused(&reader("risk: {class: pii}"), Code::UnknownField, "risk.class");
     refused(&reader("retry: {attempt: 2}"), Code::UnknownField, "retry.attempt");
     refused(&reader("idempotency: {key: \"{{args.a}}\", scop: run}"), Code::UnknownField, "idempotency.scop");
@@ -127,7 +123,9 @@ fn free_text_lifecycle_and_version() {
 #[test]
 fn durations_everywhere() {
     // A17, C1, C2, C3
-    for (text, ms) in [("500", 500), ("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2h", 7_200_000), ("1d", 86_400_000)] {
+    for (text, ms) in
+        [("500", 500), ("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2h", 7_200_000), ("1d", 86_400_000)]
+    {
         assert_eq!(one(&reader(&format!("timeout_ms: {text}"))).timeout_ms, Some(ms), "{text}");
     }
     let m = one(&verified("    expect: {a: 1}\n    backoff_ms: 0\n  timeout_ms: 20s"));
@@ -181,11 +179,7 @@ fn compensation_belongs_to_effects_that_have_one() {
         refused(&text, Code::CompensationForbidden, "compensation");
     }
     // E1, J3
-    refused(
-        "tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}",
-        Code::SelfReference,
-        "compensation",
-    );
+    refused("tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}", Code::SelfReference, "compensation");
     refused(
         "tool: t\neffect: reversible\npermission: p\ncompensation: {kind: inverse}",
         Code::MissingField,
@@ -198,11 +192,7 @@ fn compensation_belongs_to_effects_that_have_one() {
     assert_eq!(compensation.residue, ["a mail went out"]);
     assert!(!one(&undoable("reversible", "  kind: inverse")).compensation.as_ref().unwrap().requires_approval);
     one(&undoable("reversible", "  kind: inverse\n  residue: []"));
-    refused(
-        &undoable("reversible", "  kind: inverse\n  residue: [x]"),
-        Code::InverseResidue,
-        "compensation.residue",
-    );
+    refused(&undoable("reversible", "  kind: inverse\n  residue: [x]"), Code::InverseResidue, "compensation.residue");
     refused(&undoable("reversible", "  kind: exact"), Code::UnknownValue, "compensation.kind");
     refused(&undoable("reversible", "  residue: x"), Code::WrongType, "compensation.residue");
     refused(&undoable("reversible", "  residue: [\"\"]"), Code::BadText, "compensation.residue[0]");
@@ -215,19 +205,26 @@ fn references_are_references() {
     let m = one(&undoable("reversible", "  argument_map: {id: $result.a.0.b, n: $args.n}"));
     let map = &m.compensation.as_ref().unwrap().argument_map;
     assert_eq!(map["id"].to_string(), "$result.a.0.b");
-    for wrong in ["usd", "$ctx.x", "$result", "$args", "5", "null", "[$args.a]", "{a: $args.a}", "$args.a[0]", "$args..a"] {
+    for wrong in
+        ["usd", "$ctx.x", "$result", "$args", "5", "null", "[$args.a]", "{a: $args.a}", "$args.a[0]", "$args..a"]
+    {
         let text = undoable("reversible", &format!("  argument_map: {{id: {wrong}}}"));
         refused(&text.replace("$args.a[0]", "\"$args.a[0]\""), Code::BadReference, "compensation.argument_map.id");
     }
     refused(&undoable("reversible", "  argument_map: [a]"), Code::WrongType, "compensation.argument_map");
-    refused(&undoable("reversible", "  argument_map: {\"\": $args.a}"), Code::BadText, "compensation.argument_map[\"\"]");
+    refused(
+        &undoable("reversible", "  argument_map: {\"\": $args.a}"),
+        Code::BadText,
+        "compensation.argument_map[\"\"]",
+    );
     refused(
         &verified("    expect: {a: 1}\n    arguments: {id: ch_1}"),
         Code::BadReference,
         "compensation.verification.arguments.id",
     );
     // A20, J4
-    let m = one(&reader("audit: {retention_days: 2555, evidence_export: required, redaction: [$args.card, $result.x]}"));
+    let m =
+        one(&reader("audit: {retention_days: 2555, evidence_export: required, redaction: [$args.card, $result.x]}"));
     assert_eq!(m.audit.redaction.len(), 2);
     refused(&reader("audit: {redaction: [card]}"), Code::BadReference, "audit.redaction[0]");
     refused(&reader("audit: {redaction: $args.card}"), Code::WrongType, "audit.redaction");
@@ -366,7 +363,8 @@ fn set(texts: &[&str]) -> Result<ManifestSet, Vec<(Code, String)>> {
         manifests.extend(load(name, text.as_bytes()).unwrap().into_iter().map(|m| (name.to_owned(), m)));
     }
     ManifestSet::new(manifests).map_err(|errors| {
-        let place = |e: &reversi_proto::manifest::Diagnostic| format!("{}:{}:{} {}", e.source, e.line, e.column, e.path);
+        let place =
+            |e: &reversi_proto::manifest::Diagnostic| format!("{}:{}:{} {}", e.source, e.line, e.column, e.path);
         errors.iter().map(|e| (e.code, place(e))).collect()
     })
 }

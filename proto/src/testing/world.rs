@@ -9,9 +9,7 @@ use crate::aggregate::{Aggregate, Decision};
 use crate::claim::holder_after;
 use crate::config::Archive;
 use crate::doctor::Doctor;
-use crate::event::v1::{
-    Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target,
-};
+use crate::event::v1::{Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target};
 use crate::event::{ConfigEvent, Event, Meta};
 use crate::hash::Hash;
 use crate::ids::{Actor, RunId, Seq, StepNo, StreamId, ToolName};
