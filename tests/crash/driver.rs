@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     pub(crate) deaths: usize,
     requests: u64,
     pub(crate) before: Hash,
+    /// Reads before the session's own calls, to fill segments.
+    pub(crate) reads: usize,
     _dir: tempfile::TempDir,
 }
 
@@ -90,6 +92,7 @@ impl Driver {
             deaths: 0,
             requests: 0,
             before,
+            reads: 0,
             _dir: dir,
         }
     }
@@ -201,12 +204,27 @@ impl Driver {
         }
     }
 
+    /// Waits until the event store has caught up with the segments.
+    pub(crate) async fn applied(&mut self) {
+        let since = Instant::now();
+        while self.send(Who::Operator, "/v1/status", None).await.1["lag"] != 0 {
+            assert!(since.elapsed() < PATIENCE, "the event store never catches up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The report of a rollback, from a daemon that is started if need be.
     pub(crate) async fn report(&mut self, run: &str) -> Value {
         self.send(Who::Operator, &format!("/v1/runs/{run}/rollback"), None).await.1
     }
 
     async fn calls(&mut self, run: String) -> String {
+        for _ in 0..self.reads {
+            let body = json!({ "tool": "fs.read_file", "reason": "a test", "args": { "path": "b.txt" } });
+            let begun = self.post(Who::Agent, &format!("/v1/runs/{run}/steps"), body).await;
+            let path = format!("/v1/runs/{run}/steps/{}/complete", begun["step"]);
+            self.post(Who::Agent, &path, json!({ "status": "succeeded" })).await;
+        }
         let calls = [
             ("fs.write_file", json!({ "path": "new.txt", "content": "new\n" })),
             ("fs.write_file", json!({ "path": "a.txt", "content": "changed\n" })),
