@@ -1,6 +1,12 @@
-//! Reversi: the edges and the composition root. What happens is decided in `reversi-proto`, carried out in
-//! `reversi-actors`; here requests become calls of the Service.
+//! Reversi: the edges and the composition root, as a library so that tests can start them. What happens is decided in
+//! `reversi-proto` and carried out in `reversi-actors`; here requests become calls of the Service.
 pub mod adapters;
+pub mod app;
 pub mod cli;
+pub mod config;
 pub mod connector;
 pub mod demo;
+pub mod http;
+pub mod log;
+pub mod manifests;
+pub mod serve;

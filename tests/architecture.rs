@@ -106,7 +106,8 @@ fn sources(dir: &str) -> Vec<PathBuf> {
 
 #[test]
 fn edges_see_the_service_and_not_what_is_behind_it() {
-    let files: Vec<PathBuf> = ["cli", "http", "mcp", "console"].iter().flat_map(|e| sources(&format!("src/{e}"))).collect();
+    let files: Vec<PathBuf> =
+        ["cli", "http", "mcp", "console"].iter().flat_map(|e| sources(&format!("src/{e}"))).collect();
     assert!(!files.is_empty(), "no edge was found: has it moved?");
     for file in files {
         let text = fs::read_to_string(&file).unwrap();

@@ -21,7 +21,7 @@ use crate::host::{ChainEnd, Entity, HostError};
 use crate::ids::Mint as _;
 use crate::ports::{CallOutcome, ToolCall};
 use crate::runs::chain_end;
-use crate::world::{UndoKey, World};
+use crate::world::{Calling, UndoKey, World};
 
 impl Entity for Undo {
     type Key = UndoKey;
@@ -50,7 +50,8 @@ impl Entity for Undo {
         let (payload_key, random) = (keys.payload, world.ids.number());
         let facts = world.query::<Run, _>(&of_run, move |run| {
             let spec = spec_of(run, step, &asked)?;
-            let calls_are_over = asked.tools.earlier_calls_are_over(&spec.tool);
+            let calling = asked.is_calling(&UndoKey(run.id().clone(), step));
+            let calls_are_over = !calling && asked.tools.earlier_calls_are_over(&spec.tool);
             let facts = UndoFacts {
                 turn: if asked.parked { Err(NotReady::Parked) } else { run.turn_of(step) },
                 spec,
@@ -176,6 +177,7 @@ async fn call_inverse(world: Arc<World>, run: RunId, step: u32, attempt: u32) ->
         Err(error) => CallEnd::KnownFailure(error),
         Ok(spec) => {
             World::count(&world.counters.undo_calls);
+            let _calling = Calling::begin(&world, UndoKey(run.clone(), step));
             let key = Some(idempotency_key(&world, &run, step));
             let call = ToolCall { tool: spec.tool, args: spec.args, idempotency_key: key, timeout_ms: spec.timeout_ms };
             failpoint!("undo.before_call");

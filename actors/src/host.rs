@@ -25,6 +25,8 @@ use crate::world::World;
 const CONFLICT_ROUNDS_MAX: u32 = 16;
 /// First and longest wait before an internal command is tried again, in milliseconds.
 const INTERNAL_BACKOFF_MS: (u64, u64) = (20, 5_000);
+/// Before a deadline whose command came to nothing is tried again, in milliseconds.
+const DUE_AGAIN_MS: u64 = 1_000;
 
 /// Where the next record of a run's chain goes, as it was when facts were read.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +139,8 @@ pub(crate) struct Live<A: Entity> {
     keys: Option<RunKeys>,
     running: BTreeMap<A::Effect, Option<AbortHandle>>,
     timer: Option<(Timestamp, AbortHandle)>,
+    /// A deadline whose command came to nothing is not tried again before then.
+    not_before: Timestamp,
     handled: u64,
 }
 
@@ -154,6 +158,7 @@ impl<A: Entity> RactorActor for Host<A> {
             keys,
             running: BTreeMap::new(),
             timer: None,
+            not_before: Timestamp::default(),
             handled: 0,
         };
         self.catch_up(&mut live)?;
@@ -197,14 +202,23 @@ impl<A: Entity> RactorActor for Host<A> {
                 if live.running.remove(&effect).is_some()
                     && let Some(command) = command
                 {
+                    let before = live.version;
                     self.internal(live, command).await;
+                    if live.version == before {
+                        // It came to nothing, so starting it again at once would go in circles: the reconciler does.
+                        live.running.insert(effect, None);
+                    }
                 }
             }
             Msg::Due(at) => {
                 live.timer = None;
                 if let Some((deadline, command)) = live.aggregate.deadline().filter(|(deadline, _)| *deadline <= at) {
                     tracing::debug!(entity = %live.key, kind = A::KIND, %deadline, "a deadline has come");
+                    let before = live.version;
                     self.internal(live, command).await;
+                    if live.version == before {
+                        live.not_before = self.world.clock.now().plus_ms(DUE_AGAIN_MS);
+                    }
                 }
             }
             Msg::Retire => {
@@ -405,7 +419,7 @@ impl<A: Entity> Host<A> {
     }
 
     fn arm(&self, live: &mut Live<A>) {
-        let wanted = live.aggregate.deadline().map(|(at, _)| at);
+        let wanted = live.aggregate.deadline().map(|(at, _)| at.max(live.not_before));
         if live.timer.as_ref().map(|(at, _)| *at) == wanted {
             return;
         }

@@ -109,6 +109,7 @@ impl System {
             runs: crate::directory::Directory::default(),
             undos: crate::directory::Directory::default(),
             counters: crate::world::Counters::default(),
+            calling: std::sync::Mutex::default(),
         });
         world.load_globals().map_err(StartError::Globals)?;
         if let Some((seq, why)) = world.globals().archive.unreadable().first().cloned() {

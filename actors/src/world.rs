@@ -1,7 +1,8 @@
 //! What every actor of one daemon shares: the journal, the ports, and what is in force for all of them.
 //! Must not decide anything.
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use reversi_proto::access::Access;
 use reversi_proto::claim::holder_after;
@@ -76,9 +77,35 @@ pub(crate) struct World {
     /// This ledger is a restored copy, which may lack finished undos: none is attempted.
     pub(crate) parked: bool,
     pub(crate) counters: Counters,
+    /// Inverses that this process is calling. An actor that was restarted can't know of its predecessor's call, and must
+    /// not believe that it is over.
+    pub(crate) calling: Mutex<HashSet<UndoKey>>,
+}
+
+/// An inverse is being called as long as this lives.
+pub(crate) struct Calling {
+    world: Arc<World>,
+    key: UndoKey,
+}
+
+impl Calling {
+    pub(crate) fn begin(world: &Arc<World>, key: UndoKey) -> Self {
+        world.calling.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        Self { world: Arc::clone(world), key }
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        self.world.calling.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
 }
 
 impl World {
+    pub(crate) fn is_calling(&self, key: &UndoKey) -> bool {
+        self.calling.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
     pub(crate) fn globals(&self) -> Globals {
         self.globals.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

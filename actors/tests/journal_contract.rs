@@ -1,4 +1,5 @@
 //! What every journal must do, and what the one on disk adds: keys, checkpoints, publication, closing.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::sync::{Arc, Mutex};
@@ -251,4 +252,20 @@ async fn record_times_never_go_back() {
     let back = Bed { clock: Arc::new(reversi_actors::clock::SimClock::at(at(3))), ..bed };
     let journal = back.open();
     assert!(run.step(&journal).await[0].ts >= first);
+}
+
+#[tokio::test]
+async fn a_panic_on_the_writers_thread_is_fatal_and_acknowledges_nothing() {
+    let mut bed = Bed::new();
+    let why: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&why);
+    bed.config.fatal = Arc::new(move |why| told.lock().unwrap().push(why.to_owned()));
+    let journal = bed.open();
+    journal.publish_to(Arc::new(|_| panic!("a subscriber's bug")));
+    let mut run = Run::new(&journal, "a");
+    assert_eq!(run.try_step(&journal, 1, false).await, Err(AppendError::Closed));
+    assert_eq!(run.try_step(&journal, 1, false).await, Err(AppendError::Closed));
+    assert!(matches!(journal.close().await, Err(JournalError::Closed)));
+    assert_eq!(*why.lock().unwrap(), ["the thread journal-writer panicked"]);
+    assert!(!bed.dir().join("clean-stop").exists());
 }

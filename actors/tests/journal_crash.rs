@@ -1,5 +1,6 @@
 //! Real processes that die: SIGKILL at every failpoint (feature `failpoints`), and syncs that fail. Each test starts this
 //! very binary again as the victim, and then looks at what it left.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::io::Write;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use kit::{Bed, Run, picture};
-use reversi_actors::journal::{CheckpointSink, Config, DiskJournal, Journal};
+use reversi_actors::journal::{AppendError, CheckpointSink, Config, DiskJournal, Journal};
 use reversi_proto::ids::{Seq, StreamId};
 use reversi_proto::wake::Wake;
 
@@ -39,9 +40,15 @@ async fn victim() {
         for _ in 0..3 {
             let mut request = run.request(Wake::Now, &[vec![(StreamId::Claim([1; 32]), Wake::None)]], 1500);
             request.read_at = journal.head();
-            let appended = journal.append(request).await.unwrap();
-            run.took(&appended);
-            writeln!(acked, "{} {}", appended[0].seq, appended[0].leaf).unwrap();
+            match journal.append(request).await {
+                Ok(appended) => {
+                    run.took(&appended);
+                    writeln!(acked, "{} {}", appended[0].seq, appended[0].leaf).unwrap();
+                }
+                // A full disk is no reason to fall over.
+                Err(AppendError::Full) => std::fs::write(Path::new(&root).join("full"), "").unwrap(),
+                Err(other) => panic!("{other}"),
+            }
         }
     }
     journal.close().await.unwrap();
@@ -109,7 +116,7 @@ fn a_kill_at_every_failpoint_loses_nothing_acknowledged() {
     }
 }
 
-/// Needs the preload library `failsync.so` of the fault tools, named by REVERSI_FAILSYNC.
+/// Needs the preload library `failsync.so` of the fault tools, named by `REVERSI_FAILSYNC`.
 #[test]
 fn a_failed_sync_ends_the_process_and_loses_nothing_acknowledged() {
     use std::os::unix::process::ExitStatusExt;
@@ -127,6 +134,27 @@ fn a_failed_sync_ends_the_process_and_loses_nothing_acknowledged() {
             assert!(!status.success() || number > 60, "sync {number} of {filter} failed and nobody minded");
             assert!(status.signal() == Some(6) || status.code().is_some(), "{status}");
             check(root.path(), &format!("sync {number} of {filter}, once {once}"));
+        }
+    }
+}
+
+/// Needs the preload library, as above.
+#[test]
+fn writes_without_room_are_refused_and_lose_nothing_acknowledged() {
+    let Ok(library) = std::env::var("REVERSI_FAILSYNC") else {
+        eprintln!("skipped: REVERSI_FAILSYNC does not name failsync.so");
+        return;
+    };
+    for number in [1, 2, 9, 40, 41, 42] {
+        let root = tempfile::tempdir().unwrap();
+        assert!(run_victim(root.path(), 1, &[]).success());
+        for filter in ["/data/ledger/", "/data/private.keys"] {
+            let after = number.to_string();
+            let env = [("LD_PRELOAD", library.as_str()), ("NOSPC_AFTER", &after), ("FSFILTER", filter)];
+            let status = run_victim(root.path(), 60, &env);
+            assert!(status.success() && root.path().join("full").exists(), "write {number} of {filter}: {status}");
+            std::fs::remove_file(root.path().join("full")).unwrap();
+            check(root.path(), &format!("write {number} of {filter}"));
         }
     }
 }

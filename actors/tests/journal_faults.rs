@@ -1,4 +1,5 @@
 //! What must be survived, and what must be refused: torn writes, flipped bits, lost stores, cut tails, old copies.
+#![allow(clippy::unwrap_used)]
 mod kit;
 
 use std::os::unix::fs::FileExt;
@@ -199,7 +200,14 @@ async fn a_lost_or_damaged_store_is_rebuilt_to_the_same_state() {
         copy_dir(bed.dir(), &saved);
         let db = bed.dir().join("db/db");
         let len = std::fs::metadata(&db).unwrap().len();
-        let harm: [&dyn Fn(); 6] = [
+        let lose_a_value = || {
+            let store = sled::open(bed.dir().join("db")).unwrap();
+            let (key, _) = store.scan_prefix("e").nth(3).unwrap().unwrap();
+            store.remove(key).unwrap();
+            store.flush().unwrap();
+        };
+        let harm: [&dyn Fn(); 7] = [
+            &lose_a_value,
             &|| std::fs::remove_dir_all(bed.dir().join("db")).unwrap(),
             &|| std::fs::remove_file(&db).unwrap(),
             &|| drop(std::fs::File::options().write(true).open(&db).map(|file| file.set_len(len / 2).unwrap())),

@@ -116,9 +116,11 @@ fn step_event() -> impl Strategy<Value = Event> {
     let missing = vec("\\$result\\.[a-z]{1,5}", 0..3);
     prop_oneof![
         begun(),
-        (a_hash(), findings(), any::<String>(), any::<u32>(), a_tool()).prop_map(|(args, findings, reason, step, tool)| {
-            StepEvent::Blocked(StepBlocked { approval: None, args, findings, reason, step, tool }, ()).into()
-        }),
+        (a_hash(), findings(), any::<String>(), any::<u32>(), a_tool()).prop_map(
+            |(args, findings, reason, step, tool)| {
+                StepEvent::Blocked(StepBlocked { approval: None, args, findings, reason, step, tool }, ()).into()
+            }
+        ),
         (missing.clone(), option::of(a_hash()), option::of(any::<String>()), any::<u32>(), values()).prop_map(
             |(missing, result, result_error, step, values)| {
                 StepEvent::Succeeded(StepSucceeded { missing, result, result_error, step }, values).into()
@@ -132,8 +134,11 @@ fn step_event() -> impl Strategy<Value = Event> {
                 StepEvent::Resolved(StepResolved { missing, note, result, status, step, target }, values).into()
             }
         ),
-        (option::of(a_hash()), outcome(), any::<u32>())
-            .prop_map(|(claim, status, step)| StepEvent::Disputed(StepDisputed { claim, status, step }, ()).into()),
+        (option::of(a_hash()), outcome(), any::<u32>()).prop_map(|(claim, status, step)| StepEvent::Disputed(
+            StepDisputed { claim, status, step },
+            ()
+        )
+        .into()),
     ]
 }
 
@@ -178,8 +183,11 @@ fn other_event() -> impl Strategy<Value = Event> {
     let upstreams = btree_map(a_tool(), any::<String>(), 0..3);
     let selection = option::of(vec(any::<u32>(), 0..5));
     prop_oneof![
-        (-9_007_199_254_740_991_i64..=9_007_199_254_740_991)
-            .prop_map(|by_ms| SystemEvent::ClockStepped(ClockStepped { by_ms }, ()).into()),
+        (-9_007_199_254_740_991_i64..=9_007_199_254_740_991).prop_map(|by_ms| SystemEvent::ClockStepped(
+            ClockStepped { by_ms },
+            ()
+        )
+        .into()),
         (roles, vec(any::<String>(), 0..3), option::of(a_time()), any::<bool>(), a_hash()).prop_map(
             |(roles, groups, expires_at, allow_observe, secret)| {
                 let body = KeyCreated {
@@ -198,9 +206,11 @@ fn other_event() -> impl Strategy<Value = Event> {
         (any::<u32>(), a_hash(), vec(a_canonical(), 0..3)).prop_map(|(count, set, texts)| {
             ConfigEvent::ManifestsLoaded(ManifestsLoaded { count, set }, ManifestsLoadedPrivate { texts }).into()
         }),
-        (vec(any::<String>(), 0..3), option::of(any::<String>()), request()).prop_map(|(permissions, reason, request)| {
-            RunEvent::Started(RunStarted { mode: Mode::Observe, permissions, reason, request }, ()).into()
-        }),
+        (vec(any::<String>(), 0..3), option::of(any::<String>()), request()).prop_map(
+            |(permissions, reason, request)| {
+                RunEvent::Started(RunStarted { mode: Mode::Observe, permissions, reason, request }, ()).into()
+            }
+        ),
         (0..WHOLE_MAX, a_hash())
             .prop_map(|(records, run_root)| RunEvent::Sealed(RunSealed { records, run_root }, ()).into()),
         (request(), selection, upstreams).prop_map(|(request, steps, upstreams)| {

@@ -90,10 +90,10 @@ fn an_allowed_call_is_journaled_with_all_that_its_undo_needs() {
 fn all_findings_are_reported_in_their_order() {
     let mut world = World::with_scope(Mode::Enforce, vec![]);
     let answer = world.begin("third.use", "{}");
-    assert_eq!((answer.decision, codes(&answer.findings)), (
-        DecisionWord::Block,
-        vec!["scope.missing_permission", "requires.missing"]
-    ));
+    assert_eq!(
+        (answer.decision, codes(&answer.findings)),
+        (DecisionWord::Block, vec!["scope.missing_permission", "requires.missing"])
+    );
     let answer = world.begin("stripe.create_charge", r#"{"amount":1}"#);
     let expected = ["scope.missing_permission", "duplicate.key_unusable", "approval.required"];
     assert_eq!(codes(&answer.findings), expected);
@@ -142,10 +142,10 @@ fn a_draft_blocks_in_every_mode() {
 fn a_deprecated_tool_runs_with_a_note() {
     let mut world = World::new(Mode::Enforce);
     let answer = world.begin("old.tool", "{}");
-    assert_eq!((answer.decision, answer.notes), (
-        DecisionWord::Allow,
-        vec!["manifest deprecated; use fs.stat".to_owned()]
-    ));
+    assert_eq!(
+        (answer.decision, answer.notes),
+        (DecisionWord::Allow, vec!["manifest deprecated; use fs.stat".to_owned()])
+    );
 }
 
 #[test]
@@ -312,11 +312,10 @@ fn an_allow_is_given_again_to_the_same_attempt_only() {
     assert_eq!(reversi_proto::run::BeginAnswer { replayed: false, ..again }, first, "the same answer");
     for attempt in [Some(hash(77)), None] {
         let other = world.begin_call(BeginCall { attempt, ..call.clone() }).unwrap();
-        assert_eq!((other.decision, other.step, codes(&other.findings)), (
-            DecisionWord::Block,
-            first.step,
-            vec!["step.already_begun"]
-        ));
+        assert_eq!(
+            (other.decision, other.step, codes(&other.findings)),
+            (DecisionWord::Block, first.step, vec!["step.already_begun"])
+        );
         assert!(other.findings[0].text.contains("in_flight"));
     }
     assert_eq!(world.log.len(), before, "a replay writes nothing");
@@ -411,7 +410,8 @@ fn a_result_without_canonical_form_is_committed_to_by_its_bytes() {
 fn a_result_that_was_left_out_gives_only_the_named_values() {
     let mut world = World::new(Mode::Enforce);
     let given = |text: &str| {
-        let values = BTreeMap::from([("$result.undo_token".to_owned(), json(text)), ("$result.x".to_owned(), json("1"))]);
+        let values =
+            BTreeMap::from([("$result.undo_token".to_owned(), json(text)), ("$result.x".to_owned(), json("1"))]);
         ResultPayload::Omitted(values)
     };
     let step = world.begin("fs.write_file", "{}").step;
@@ -431,7 +431,9 @@ fn an_outcome_is_recorded_once() {
     let before = world.log.len();
     let again = world.complete(step, Outcome::Succeeded, r#"{ "undo_token": "u1" }"#).unwrap();
     assert_eq!((again.status, again.recoverable), ("succeeded", true));
-    for (status, result) in [(Outcome::Failed, ""), (Outcome::Uncertain, ""), (Outcome::Succeeded, r#"{"undo_token":"u2"}"#)] {
+    for (status, result) in
+        [(Outcome::Failed, ""), (Outcome::Uncertain, ""), (Outcome::Succeeded, r#"{"undo_token":"u2"}"#)]
+    {
         let refused = world.complete(step, status, result).unwrap_err();
         assert_eq!(refused.to_string(), "step 1 is succeeded: its outcome was recorded already and can't be changed");
     }

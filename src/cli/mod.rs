@@ -40,7 +40,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    // Plug point: Serve(crate::serve::ServeArgs), answered by `block_on(crate::serve::serve(args))`.
+    Serve(crate::serve::ServeArgs),
     Runs(runs::RunsArgs),
     Status(status::StatusArgs),
     Keys(keys::KeysArgs),
@@ -83,6 +83,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
     match command {
+        Command::Serve(args) => block_on(crate::serve::serve(args)),
         Command::Runs(args) => runs::run(args, out),
         Command::Status(args) => status::run(&args, out),
         Command::Keys(args) => keys::run(args, out),

@@ -54,12 +54,8 @@ impl Agent {
 
     /// Calls the tool itself.
     pub async fn execute(&self, tool: &str, args: &Value) -> anyhow::Result<Value> {
-        let call = ToolCall {
-            tool: tool.parse()?,
-            args: Canonical::of(args)?,
-            idempotency_key: None,
-            timeout_ms: 30_000,
-        };
+        let call =
+            ToolCall { tool: tool.parse()?, args: Canonical::of(args)?, idempotency_key: None, timeout_ms: 30_000 };
         match self.tools.call(call).await {
             CallOutcome::Success { result } => Ok(result.map_or(Value::Null, |result| result.value())),
             CallOutcome::KnownFailure { error } | CallOutcome::Unknown { error } => bail!("{tool}: {error}"),

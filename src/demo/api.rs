@@ -68,7 +68,8 @@ impl Api {
         let response = request.bearer_auth(&self.key).send().await.context("the daemon does not answer")?;
         let status = response.status().as_u16();
         let text = response.text().await?;
-        let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or(Value::String(text)) };
+        let body =
+            if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or(Value::String(text)) };
         Ok((status, body))
     }
 

@@ -163,6 +163,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGKILL: no destructor, no flush, no goodbye.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;

@@ -86,7 +86,11 @@ impl Tale {
     /// A claim, checked.
     pub(crate) fn claim(&mut self, holds: bool, text: &str) {
         let (mark, code) = if holds { ("ok", "32") } else { ("NOT SO", "31") };
-        if self.colour { println!("  \x1b[{code}m{mark}\x1b[0m  {text}") } else { println!("  {mark}  {text}") }
+        if self.colour {
+            println!("  \x1b[{code}m{mark}\x1b[0m  {text}")
+        } else {
+            println!("  {mark}  {text}")
+        }
         self.untrue += u32::from(!holds);
     }
 
@@ -94,8 +98,15 @@ impl Tale {
         self.chapter("What to try next");
         match kept {
             Some(dir) => {
-                self.say(&format!("reversi serve --config {}   # the same daemon, still there", dir.join("reversi.config.yaml").display()));
-                self.say(&format!("reversi verify {} --checkpoint {}", dir.join("data").display(), dir.join("checkpoints").display()));
+                self.say(&format!(
+                    "reversi serve --config {}   # the same daemon, still there",
+                    dir.join("reversi.config.yaml").display()
+                ));
+                self.say(&format!(
+                    "reversi verify {} --checkpoint {}",
+                    dir.join("data").display(),
+                    dir.join("checkpoints").display()
+                ));
                 self.say(&format!("reversi doctor {}", dir.join("data").display()));
             }
             None => self.say("reversi demo --keep DIR   # keeps sandbox, ledger and logs to look at"),
@@ -123,6 +134,8 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
     let operator = admin.with_role("olga", "operator").await?;
     let bot = admin.with_role("bot-1", "agent").await?;
     tale.say(&format!("daemon on {}, sandbox {} (tree {})", daemon.url, stage.sandbox().display(), before.short(12)));
+    let pinned = pin_key(&operator).await?;
+    tale.say(&format!("an auditor pins the ledger's key on the first day: {pinned}"));
     let upstream = stage.fs_upstream(&Setting::default());
     let agent = Agent::start(bot, vec![upstream], &dir.join("agent"), &["fs:read", "fs:write", "mail:send"]).await?;
     let forgotten = session(&agent, tale).await?;
@@ -161,11 +174,17 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
 
     tale.chapter("6. Is it true?");
     proof::of_the_world(&stage, &report, (before, &run), tale)?;
-    let ledger_key = operator.read("/v1/ledger").await?;
     let exported = operator.text("/v1/ledger/records?from=0").await?;
     let status = daemon.stop()?;
     tale.claim(status.success(), "the daemon stops cleanly on SIGTERM");
-    proof::of_the_ledger(&stage, &exported, ledger_key["verifier_key"].as_str(), tale)
+    proof::of_the_ledger(&stage, &exported, &pinned, tale)
+}
+
+/// The key that the ledger's first record names. What an auditor pins early can't be replaced later.
+async fn pin_key(operator: &Api) -> anyhow::Result<String> {
+    let exported = operator.text("/v1/ledger/records?from=0").await?;
+    let first: Value = serde_json::from_str(exported.lines().next().context("the ledger is empty")?)?;
+    Ok(first["body"]["verifier_key"].as_str().context("the first record names no key")?.to_owned())
 }
 
 fn fill(sandbox: &Path) -> anyhow::Result<()> {
@@ -226,7 +245,12 @@ fn show_report(report: &Value, tale: &Tale) {
         tale.say(&format!("{:<14} step {}", list.replace('_', " "), steps.join(", ")));
     }
     let word = |name: &str| if report[name] == true { "yes" } else { "no" };
-    tale.say(&format!("status {}, complete: {}, verified: {}", report["status"].as_str().unwrap_or("?"), word("complete"), word("verified")));
+    tale.say(&format!(
+        "status {}, complete: {}, verified: {}",
+        report["status"].as_str().unwrap_or("?"),
+        word("complete"),
+        word("verified")
+    ));
 }
 
 /// Inverses that the connector executed, by its own record.

@@ -2,7 +2,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::Context;
 use reversi_proto::hash::Hash;
 use serde_json::Value;
 
@@ -34,10 +33,9 @@ pub(super) fn of_the_world(
 }
 
 /// The ledger verifies against its checkpoint, and a copy that lost its tail doesn't.
-pub(super) fn of_the_ledger(stage: &Stage, exported: &str, key: Option<&str>, tale: &mut Tale) -> anyhow::Result<()> {
+pub(super) fn of_the_ledger(stage: &Stage, exported: &str, key: &str, tale: &mut Tale) -> anyhow::Result<()> {
     let (data, checkpoints) = (stage.data(), stage.checkpoints());
     let (data, checkpoints) = (data.display().to_string(), checkpoints.display().to_string());
-    let key = key.context("the daemon did not tell its verifier key")?;
     let strict = ["--checkpoint", &checkpoints, "--require-checkpoint", "--trust", key];
     let (code, out, err) = stage.reversi(&[&["verify", &data][..], &strict].concat())?;
     for line in out.lines().chain(err.lines()) {
@@ -52,7 +50,9 @@ pub(super) fn of_the_ledger(stage: &Stage, exported: &str, key: Option<&str>, ta
     fs::write(&cut, lines[..lines.len().saturating_sub(3)].iter().map(|line| format!("{line}\n")).collect::<String>())?;
     let (plain, _, _) = stage.reversi(&["verify", &cut.display().to_string()])?;
     let (code, out, err) = stage.reversi(&[&["verify", &cut.display().to_string()][..], &strict].concat())?;
-    tale.say(&format!("a copy without its last 3 records: by its chain alone exit {plain}, against the checkpoint exit {code}"));
+    tale.say(&format!(
+        "a copy without its last 3 records: by its chain alone exit {plain}, against the checkpoint exit {code}"
+    ));
     for line in out.lines().chain(err.lines()).filter(|line| line.contains("completeness")) {
         tale.say(&format!("| {line}"));
     }

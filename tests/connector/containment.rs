@@ -3,6 +3,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::RenameFlags;
 use serde_json::{Value, json};
 
 use super::harness::{Connector, Sandbox, token};
@@ -70,32 +71,62 @@ fn links_to_files_are_not_followed_and_can_be_deleted() {
     assert_eq!((sandbox.hash(), sandbox.outside_hash()), (before, outside));
 }
 
-#[test]
-fn a_link_swapped_in_during_calls_leads_nowhere() {
-    let sandbox = Sandbox::new();
-    let outside = sandbox.outside_hash();
-    let root = sandbox.root();
-    fs::create_dir(root.join("real")).unwrap();
-    symlink(sandbox.outside(), root.join("trap")).unwrap();
-    let mut connector = sandbox.connector();
+/// Exchanges two names of the root all the time while `calls` runs.
+fn while_swapping(sandbox: &Sandbox, names: [&str; 2], calls: impl FnOnce()) {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let done = AtomicBool::new(false);
-    let (mut written, mut refused) = (0, 0);
+    let dir = fs::File::open(sandbox.root()).unwrap();
     std::thread::scope(|scope| {
+        // Also when `calls` panics: the scope waits for the thread.
+        let _stop = Stop(&done);
         scope.spawn(|| {
-            let dir = fs::File::open(&root).unwrap();
             while !done.load(Ordering::Relaxed) {
-                rustix::fs::renameat_with(&dir, "real", &dir, "trap", rustix::fs::RenameFlags::EXCHANGE).unwrap();
+                rustix::fs::renameat_with(&dir, names[0], &dir, names[1], RenameFlags::EXCHANGE).unwrap();
             }
         });
+        calls();
+    });
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_during_calls_leads_nowhere() {
+    let sandbox = Sandbox::new();
+    let outside = sandbox.outside_hash();
+    fs::create_dir(sandbox.root().join("real")).unwrap();
+    symlink(sandbox.outside(), sandbox.root().join("trap")).unwrap();
+    let mut connector = sandbox.connector();
+    let (mut written, mut refused) = (0, 0);
+    while_swapping(&sandbox, ["real", "trap"], || {
         for number in 0..150 {
             let args = json!({ "path": format!("real/{number}"), "content": "x" });
             let answer = connector.try_call("fs.write_file", &args, None).unwrap();
             if answer["result"]["isError"] == json!(false) { written += 1 } else { refused += 1 }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(sandbox.outside_hash(), outside);
     assert!(written > 0 && refused > 0, "the race was not one: {written} written, {refused} refused");
+}
+
+#[test]
+fn a_file_swapped_for_a_link_during_calls_shows_nothing() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.root().join("real"), "public").unwrap();
+    symlink(sandbox.outside().join("secret"), sandbox.root().join("trap")).unwrap();
+    let mut connector = sandbox.connector();
+    let (mut read, mut refused) = (0, 0);
+    while_swapping(&sandbox, ["real", "trap"], || {
+        for _ in 0..600 {
+            let answer = connector.try_call("fs.read_file", &json!({ "path": "real" }), None).unwrap();
+            assert!(!answer.to_string().contains("s3cret"), "{answer}");
+            if answer["result"]["isError"] == json!(false) { read += 1 } else { refused += 1 }
+        }
+    });
+    assert!(read > 0 && refused > 0, "the race was not one: {read} read, {refused} refused");
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Sandbox {
         fs::write(root.join("run.sh"), "#!/bin/sh\n").unwrap();
         fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("outside")).unwrap();
-        fs::write(dir.path().join("outside/secret"), "secret").unwrap();
+        fs::write(dir.path().join("outside/secret"), "s3cret words").unwrap();
         let state = dir.path().join("root.reversi-fs");
         Self { dir, state, _far: None }
     }
@@ -102,6 +102,7 @@ impl Sandbox {
     }
 
     /// A connector that kills itself at the named point.
+    #[cfg(feature = "failpoints")]
     pub(crate) fn dying_connector(&self, point: &str) -> Connector {
         Connector::start(&self.args(&[]), Some(point))
     }

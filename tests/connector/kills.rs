@@ -1,5 +1,7 @@
 //! kill -9 at every named point of a change and of its undo, also twice in a row and inside recovery. Whatever the
 //! moment: either nothing happened, or the change is there with a token that takes it back; and nothing runs twice.
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::harness::{Sandbox, changes, token};
@@ -75,4 +77,32 @@ fn a_kill_over_a_filesystem_border_leaves_all_or_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn what_another_hand_deleted_in_between_was_not_deleted_here() {
+    let sandbox = Sandbox::in_memory();
+    let args = json!({ "path": "run.sh" });
+    assert!(killed_at(&sandbox, "prepared", "fs.delete", &args, "do"));
+    fs::remove_file(sandbox.root().join("run.sh")).unwrap();
+    let mut connector = sandbox.connector();
+    // A token now would promise content that nobody saved.
+    assert!(connector.refused("fs.delete", &args, Some("do")).contains("nothing at"));
+    assert_eq!(sandbox.executed("do"), 0);
+}
+
+#[test]
+fn a_change_that_another_hand_went_over_keeps_its_token_and_is_not_restored_over_it() {
+    let sandbox = Sandbox::in_memory();
+    let args = json!({ "path": "docs/a.txt", "content": "other" });
+    assert!(killed_at(&sandbox, "changed", "fs.write_file", &args, "do"));
+    fs::write(sandbox.root().join("docs/a.txt"), "newer").unwrap();
+    let mut connector = sandbox.connector();
+    let token = token(&connector.ok("fs.write_file", &args, Some("do")));
+    assert_eq!(sandbox.executed("do"), 1);
+    connector.refused("fs.restore", &json!({ "undo_token": token }), None);
+    assert_eq!(fs::read_to_string(sandbox.root().join("docs/a.txt")).unwrap(), "newer");
+    fs::write(sandbox.root().join("docs/a.txt"), "other").unwrap();
+    connector.restore(&token, None);
+    assert_eq!(fs::read_to_string(sandbox.root().join("docs/a.txt")).unwrap(), "alpha");
 }

@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     pub(crate) deaths: usize,
     requests: u64,
     pub(crate) before: Hash,
+    /// Reads before the session's own calls, to fill segments.
+    pub(crate) reads: usize,
     _dir: tempfile::TempDir,
 }
 
@@ -67,12 +69,17 @@ impl Driver {
         std::fs::write(stage.sandbox().join("a.txt"), "one\n").unwrap();
         std::fs::write(stage.sandbox().join("b.txt"), "two\n").unwrap();
         std::fs::create_dir(stage.sandbox().join("dir")).unwrap();
-        let before = tree_hash(&stage.sandbox()).unwrap();
         let own = Setting { test_tools: true, ..Setting::default() };
         let upstream: UpstreamConfig = serde_json::from_value(stage.fs_upstream(&own)).unwrap();
         std::fs::create_dir(root.join("agent")).unwrap();
         let agent_tools = Upstreams::start(vec![upstream], &root.join("agent")).await.unwrap();
         assert!(agent_tools.settled(PATIENCE).await);
+        // The counter's file is part of the tree.
+        let args = Canonical::of(&json!({ "name": "visits", "by": 1 })).unwrap();
+        let call =
+            ToolCall { tool: "fs.counter_add".parse().unwrap(), args, idempotency_key: None, timeout_ms: 30_000 };
+        assert!(matches!(agent_tools.call(call).await, CallOutcome::Success { .. }));
+        let before = tree_hash(&stage.sandbox()).unwrap();
         Self {
             stage,
             plans: plans.iter().map(ToString::to_string).collect(),
@@ -85,6 +92,7 @@ impl Driver {
             deaths: 0,
             requests: 0,
             before,
+            reads: 0,
             _dir: dir,
         }
     }
@@ -196,12 +204,27 @@ impl Driver {
         }
     }
 
+    /// Waits until the event store has caught up with the segments.
+    pub(crate) async fn applied(&mut self) {
+        let since = Instant::now();
+        while self.send(Who::Operator, "/v1/status", None).await.1["lag"] != 0 {
+            assert!(since.elapsed() < PATIENCE, "the event store never catches up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The report of a rollback, from a daemon that is started if need be.
     pub(crate) async fn report(&mut self, run: &str) -> Value {
         self.send(Who::Operator, &format!("/v1/runs/{run}/rollback"), None).await.1
     }
 
     async fn calls(&mut self, run: String) -> String {
+        for _ in 0..self.reads {
+            let body = json!({ "tool": "fs.read_file", "reason": "a test", "args": { "path": "b.txt" } });
+            let begun = self.post(Who::Agent, &format!("/v1/runs/{run}/steps"), body).await;
+            let path = format!("/v1/runs/{run}/steps/{}/complete", begun["step"]);
+            self.post(Who::Agent, &path, json!({ "status": "succeeded" })).await;
+        }
         let calls = [
             ("fs.write_file", json!({ "path": "new.txt", "content": "new\n" })),
             ("fs.write_file", json!({ "path": "a.txt", "content": "changed\n" })),

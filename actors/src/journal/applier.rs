@@ -127,9 +127,8 @@ pub(crate) fn run(shared: &Arc<Shared>, mut feed: Feed) {
             }
             return;
         }
-        if shared.head() == shared.applied.load(Ordering::SeqCst) {
-            shared.applies.ring(|_| {});
-        }
+        // Somebody may wait for this.
+        shared.applies.ring(|_| {});
     }
 }
 

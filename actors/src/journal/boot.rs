@@ -107,7 +107,7 @@ pub(crate) fn boot(
     let clean = mark_holds(config, &found, mark.as_ref())?;
     let boot_id = boot_id(config);
     let untouched = clean && mark.is_some_and(|mark| mark.store == index::files_of(&config.store_dir()));
-    let same_boot = last_boot.as_deref() == Some(&boot_id);
+    let same_boot = !boot_id.is_empty() && last_boot.as_deref() == Some(&boot_id);
     let (store, behind) = trusted_store(config, &found, untouched, clean || same_boot)?;
     let restored = behind | witness_is_ahead(config, &found, &signer)?;
     check_clock(config, clock, found.scan.chain.ts)?;
@@ -193,7 +193,8 @@ fn begin(
         let file = files::create_private(&prepared)?;
         files::zero(&file, 0, config.segment_bytes)?;
         file.write_all_at(&batch, PAGE_BYTES as u64)?;
-        OpenSegment::start(&prepared, file, &dir, ledger, &start)?;
+        OpenSegment::write_header(&file, ledger, &start)?;
+        OpenSegment::place(&prepared, file, &dir, ledger, 0)?;
         files::sync_dir(&config.dir)
     };
     write().map_err(JournalError::io("create", &prepared))

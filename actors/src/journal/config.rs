@@ -10,7 +10,7 @@ const PAGE_BYTES: usize = 4096;
 /// acknowledged any more.
 pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Told how far a rebuild of the event store is: (records done, records in all).
+/// Told at boot how far the event store is in catching up with the ledger, or in being rebuilt from it: (records done, records in all).
 pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Tells how many bytes are free on the disk that holds the data directory.
@@ -72,7 +72,7 @@ pub struct Config {
     pub missing_keys: MissingKeys,
     /// What ends the process.
     pub fatal: Fatal,
-    /// Told how far a rebuild is.
+    /// Told how far the event store is at boot.
     pub progress: Option<Progress>,
     /// Replaces the kernel's boot id, for tests.
     pub boot_id: Option<String>,

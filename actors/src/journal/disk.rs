@@ -89,15 +89,15 @@ impl DiskJournal {
             lock: Mutex::new(Some(lock)),
         };
         let writer = Writer::new(Arc::clone(&shared), clock, queue, (open, keys, chain));
-        let writer = spawn("journal-writer", move || writer.run())?;
+        let writer = spawn(&shared, "journal-writer", move || writer.run())?;
         journal.threads().writer = Some(writer);
-        let (fed, prepared) = (Arc::clone(&shared), shared);
-        let applier = spawn("journal-applier", move || applier::run(&fed, feed))?;
-        journal.threads().others.push(applier);
-        let preparer = spawn("journal-preparer", move || prepare::run(&prepared))?;
-        journal.threads().others.push(preparer);
-        let checkpoints = spawn("journal-checkpoints", move || checkpointer.run())?;
-        journal.threads().others.push(checkpoints);
+        let (applying, preparing) = (Arc::clone(&shared), Arc::clone(&shared));
+        let thread = spawn(&shared, "journal-applier", move || applier::run(&applying, feed))?;
+        journal.threads().others.push(thread);
+        let thread = spawn(&shared, "journal-preparer", move || prepare::run(&preparing))?;
+        journal.threads().others.push(thread);
+        let thread = spawn(&shared, "journal-checkpoints", move || checkpointer.run())?;
+        journal.threads().others.push(thread);
         Ok(journal)
     }
 
@@ -263,11 +263,21 @@ fn wait_applied(shared: &Shared) {
     }
 }
 
+/// Starts a thread whose panic ends the process: a journal that lost one of them would go on as if it were whole.
 fn spawn<T: Send + 'static>(
+    shared: &Arc<Shared>,
     name: &'static str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, JournalError> {
-    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    let shared = Arc::clone(shared);
+    let guarded = move || match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+        Ok(done) => done,
+        Err(panic) => {
+            shared.fail(&format!("the thread {name} panicked"));
+            std::panic::resume_unwind(panic)
+        }
+    };
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(guarded);
     spawned.map_err(|source| JournalError::Thread { name, source })
 }
 

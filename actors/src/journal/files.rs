@@ -34,7 +34,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes zeros over `from..to`.
 pub(crate) fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
-    const ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
+    static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
     let mut at = from;
     while at < to {
         let piece = usize::try_from(to - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);

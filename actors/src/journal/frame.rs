@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn links_are_the_last_members_of_their_name() {
         let line = br#"{"actor":1,"body":{"x":",\"seq\":9","y":{",":1,"prev":"no"}},"ledger":"0123456789abcdef0123456789abcdef","prev":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","run":"","run_prev":"b","run_seq":1,"salt":"s","seq":42,"ts":"t","type":"x","v":1}"#;
-        let link = link(line).unwrap();
-        assert_eq!((link.seq, link.prev, link.ledger.len()), (42, &"a".repeat(64)[..], 32));
+        let Link { seq, prev, ledger } = link(line).unwrap();
+        assert_eq!((seq, prev, ledger.len()), (42, &"a".repeat(64)[..], 32));
     }
 }

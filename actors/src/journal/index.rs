@@ -303,7 +303,7 @@ impl Update {
         self.meta.applied
     }
 
-    /// What the store will say about itself once this is applied is only known to it: `apply` counts the values.
+    /// The streams that move.
     pub(crate) fn names(&self) -> Vec<String> {
         self.streams.keys().cloned().collect()
     }

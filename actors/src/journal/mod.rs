@@ -150,6 +150,8 @@ pub struct Stats {
     pub sink_errors: u64,
     /// The disk is nearly full: only reserved requests are taken.
     pub disk_low: bool,
+    /// The next segment is prepared.
+    pub next_ready: bool,
 }
 
 /// Where events live. One contract test (`tests/journal_contract.rs`) says what every implementation must do.

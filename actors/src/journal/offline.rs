@@ -249,10 +249,11 @@ mod tests {
             let prepared = ledger.join("next.tmp");
             std::fs::write(&prepared, bytes).unwrap();
             let file = File::options().read(true).write(true).open(&prepared).unwrap();
-            let mut open = OpenSegment::start(&prepared, file, &ledger, LEDGER, &start).unwrap();
+            OpenSegment::write_header(&file, LEDGER, &start).unwrap();
+            let mut open = OpenSegment::place(&prepared, file, &ledger, LEDGER, start.next).unwrap();
             open.at = at;
             if n + 1 < segments {
-                open.finish(LEDGER, &chain).unwrap();
+                open.write_footer(LEDGER, &chain).unwrap();
             }
             paths.push(open.path);
         }

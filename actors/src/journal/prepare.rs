@@ -13,8 +13,8 @@ use super::files::{self, PIECE_BYTES};
 use super::segment::PREPARED_NAME;
 use super::shared::Shared;
 
-/// A pause after a piece while the writer is not in a hurry: 12.5 MiB/s.
-const PAUSE: Duration = Duration::from_millis(20);
+/// A pause after a piece while the writer is not in a hurry: 5 MiB/s.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How often free space is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Dirty zeros are synced in portions, so that no sync of the writer has to wait for all of them.
@@ -63,6 +63,11 @@ impl Preparer {
         state.full && state.ready.is_none()
     }
 
+    /// The next segment is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lock().ready.is_some()
+    }
+
     /// Told after each batch.
     pub(crate) fn set_used(&self, bytes: u64) {
         self.used.store(bytes, Ordering::Relaxed);
@@ -84,6 +89,11 @@ impl Preparer {
     pub(crate) fn take(&self) -> Option<File> {
         self.used.store(0, Ordering::Relaxed);
         self.lock().ready.take()
+    }
+
+    /// The next segment could not be begun after all.
+    pub(crate) fn put_back(&self, file: File) {
+        self.lock().ready = Some(file);
     }
 
     /// The prepared file has been renamed, so the next one can be made under its name.

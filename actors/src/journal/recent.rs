@@ -36,9 +36,8 @@ impl Recent {
     pub(crate) fn check(&self, stream: &str, expected: Option<Seq>, read_at: Seq) -> Verdict {
         match self.versions.get(stream) {
             Some(seq) if Some(*seq) != expected => Verdict::Conflict { found: Some(*seq) },
-            Some(_) => Verdict::Holds,
             None if read_at < self.from => Verdict::Conflict { found: None },
-            None => Verdict::Holds,
+            Some(_) | None => Verdict::Holds,
         }
     }
 

@@ -57,11 +57,14 @@ pub(crate) struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// Turns a zero-filled file into the segment that starts at the chain's next record: header, sync, rename, sync.
-    pub(crate) fn start(prepared: &Path, file: File, dir: &Path, ledger: LedgerId, chain: &Chain) -> io::Result<Self> {
-        let first = chain.next;
-        let header = PageInfo { ledger, first, end: 0, chain: chain.clone() };
-        file.write_all_at(&frame::encode_page(Page::Header, &header), 0)?;
+    /// Writes the header into a zero-filled file: the segment that starts at the chain's next record.
+    pub(crate) fn write_header(file: &File, ledger: LedgerId, chain: &Chain) -> io::Result<()> {
+        let header = PageInfo { ledger, first: chain.next, end: 0, chain: chain.clone() };
+        file.write_all_at(&frame::encode_page(Page::Header, &header), 0)
+    }
+
+    /// Gives a file with a header its place among the segments: sync, rename, sync of the directory.
+    pub(crate) fn place(prepared: &Path, file: File, dir: &Path, ledger: LedgerId, first: Seq) -> io::Result<Self> {
         file.sync_all()?;
         let path = path_of(dir, first);
         std::fs::rename(prepared, &path)?;
@@ -70,11 +73,10 @@ impl OpenSegment {
         Ok(Self { file, path, first, at: PAGE_BYTES as u64, end, seed: frame::segment_seed(ledger, first) })
     }
 
-    /// Writes and syncs the footer: the segment is closed.
-    pub(crate) fn finish(&self, ledger: LedgerId, chain: &Chain) -> io::Result<()> {
+    /// Writes the footer. Once that is synced the segment is closed, and nothing may be appended to it.
+    pub(crate) fn write_footer(&self, ledger: LedgerId, chain: &Chain) -> io::Result<()> {
         let footer = PageInfo { ledger, first: self.first, end: self.at, chain: chain.clone() };
-        self.file.write_all_at(&frame::encode_page(Page::Footer, &footer), self.end)?;
-        self.file.sync_data()
+        self.file.write_all_at(&frame::encode_page(Page::Footer, &footer), self.end)
     }
 }
 
@@ -307,7 +309,8 @@ mod tests {
         let prepared = dir.join(PREPARED_NAME);
         std::fs::write(&prepared, bytes).unwrap();
         let file = files::open_existing(&prepared).unwrap();
-        (OpenSegment::start(&prepared, file, dir, ledger, &start).unwrap().path, starts)
+        OpenSegment::write_header(&file, ledger, &start).unwrap();
+        (OpenSegment::place(&prepared, file, dir, ledger, 0).unwrap().path, starts)
     }
 
     fn look(path: &Path) -> Result<(Seq, usize, Rest), JournalError> {
@@ -337,10 +340,10 @@ mod tests {
         let (path, starts) = segment(dir.path());
         let whole = std::fs::read(&path).unwrap();
         let file = files::open_existing(&path).unwrap();
-        for byte in 0..starts[3] {
-            file.write_all_at(&[whole[byte] ^ 1 << (byte % 8)], byte as u64).unwrap();
+        for (byte, right) in whole[..starts[3]].iter().enumerate() {
+            file.write_all_at(&[right ^ 1 << (byte % 8)], byte as u64).unwrap();
             let found = look(&path);
-            file.write_all_at(&[whole[byte]], byte as u64).unwrap();
+            file.write_all_at(&[*right], byte as u64).unwrap();
             match starts.iter().rposition(|start| *start <= byte) {
                 None => assert!(matches!(found, Err(JournalError::Damage { offset: 0, .. })), "byte {byte}"),
                 Some(2) => assert_eq!(found.unwrap(), (2, starts[2], Rest::Torn), "byte {byte}"),

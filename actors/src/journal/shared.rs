@@ -126,6 +126,7 @@ impl Shared {
             checkpoint: self.signed.load(Ordering::SeqCst),
             sink_errors: get(&self.sink_errors),
             disk_low: self.preparer.is_low(),
+            next_ready: self.preparer.is_ready(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! answers. Must not read sled, and must not know what a record means.
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use reversi_proto::hash::Hash;
 use reversi_proto::ids::{LedgerId, RunId, Seq, StreamId};
@@ -21,6 +22,9 @@ use super::tail::Advance;
 use super::{AppendError, Appended, NewRecord, PublishedRecord, Request};
 use crate::clock::Clock;
 use crate::failpoint::failpoint;
+
+/// How long those who were answered together are waited for.
+const LINGER_MAX: Duration = Duration::from_micros(100);
 
 /// How an append is answered.
 pub(crate) type Reply = oneshot::Sender<Result<Vec<Appended>, AppendError>>;
@@ -43,6 +47,8 @@ pub(crate) struct Writer {
     batch: Batch,
     /// A message that did not fit into the batch before.
     carried: Option<Message>,
+    /// Requests in the batch before.
+    requests: usize,
 }
 
 /// A group commit in the making.
@@ -94,7 +100,7 @@ impl Writer {
         (open, keys, chain): (OpenSegment, KeyFile, Chain),
     ) -> Self {
         let recent = Recent::new(chain.next);
-        Self { shared, clock, queue, open, keys, chain, recent, batch: Batch::default(), carried: None }
+        Self { shared, clock, queue, open, keys, chain, recent, batch: Batch::default(), carried: None, requests: 0 }
     }
 
     /// The thread: one group commit after the other, until told to close or all handles are gone. Returns the chain's end.
@@ -104,6 +110,7 @@ impl Writer {
                 break;
             }
             let before = self.chain.clone();
+            self.linger();
             self.gather(message);
             if let Err(failed) = self.commit(&before) {
                 self.give_up(before, failed);
@@ -112,6 +119,15 @@ impl Writer {
         // Whoever still waits is told `Closed` by the drop of its reply.
         self.queue.close();
         self.chain
+    }
+
+    /// Whoever was answered together asks again within microseconds; a sync takes a hundred times longer, and without this
+    /// the first one back would have it alone. A lone appender never waits.
+    fn linger(&self) {
+        let begun = Instant::now();
+        while self.queue.len() + 1 < self.requests && begun.elapsed() < LINGER_MAX {
+            std::thread::yield_now();
+        }
     }
 
     /// Takes the message and what else is waiting, up to the bounds of a batch.
@@ -129,7 +145,7 @@ impl Writer {
                     requests += 1;
                     if let Some(carried) = self.take_in(request, reply, now) {
                         self.carried = Some(carried);
-                        return;
+                        break;
                     }
                 }
             }
@@ -137,6 +153,7 @@ impl Writer {
                 next = self.queue.try_recv().ok();
             }
         }
+        self.requests = requests;
     }
 
     /// Decides about one request; gives it back if it must wait for the next batch.
@@ -266,9 +283,18 @@ impl Writer {
         let ledger = self.shared.ledger;
         let fatal = |error| Failed::Fatal(format!("the next segment can't be begun: {error}"));
         let Some(file) = self.shared.preparer.take() else { return Err(Failed::Full) };
-        self.open.finish(ledger, before).map_err(fatal)?;
+        // As long as no footer is synced, a lack of room changes nothing: the open segment goes on.
+        let written = OpenSegment::write_header(&file, ledger, before);
+        match written.and_then(|()| self.open.write_footer(ledger, before)) {
+            Err(error) if is_full(&error) => {
+                self.shared.preparer.put_back(file);
+                return Err(Failed::Full);
+            }
+            other => other.map_err(fatal)?,
+        }
+        self.open.file.sync_data().map_err(fatal)?;
         let config = &self.shared.config;
-        let open = OpenSegment::start(&Preparer::path(config), file, &config.ledger_dir(), ledger, before);
+        let open = OpenSegment::place(&Preparer::path(config), file, &config.ledger_dir(), ledger, before.next);
         self.open = open.map_err(fatal)?;
         self.shared.segments.add(self.open.first);
         self.shared.preparer.taken();

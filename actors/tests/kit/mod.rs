@@ -1,5 +1,5 @@
 //! What the journal's tests share: a directory with a simulated clock, records, and pictures of a journal's whole state.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,8 +13,8 @@ use v1::{
     ApprovalRequested, ClockStepped, DaemonStarted, DaemonStopped, EntityQuarantined, EntityReleased, ErrorText,
     FullArguments, KeyCreated, KeyCreatedPrivate, KeyRevoked, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate,
     MismatchValues, RollbackFinished, RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed,
-    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoSucceeded,
-    UndoUncertain, UndoVerified, Values,
+    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched,
+    UndoSucceeded, UndoUncertain, UndoVerified, Values,
 };
 
 /// Largest private half that is decoded, in bytes: a hostile length must not allocate more.
@@ -125,11 +125,14 @@ macro_rules! events {
         $($(#[$doc:meta])* $variant:ident($body:ty, $private:ty) = $kind:literal,)*
     })*) => {
         /// Something that happened, by whom it is of interest.
+        // Events are few at a time and short-lived: a box would cost more than the width that it saves.
+        #[allow(clippy::large_enum_variant)]
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Event { $($(#[$group_doc])* $group($enum),)* }
 
         $(
             $(#[$group_doc])*
+            #[allow(clippy::large_enum_variant)]
             #[derive(Debug, Clone, PartialEq, Eq)]
             pub enum $enum { $($(#[$doc])* $variant($body, $private),)* }
 

@@ -12,7 +12,7 @@ use crate::event::v1::{
 use crate::event::{ApprovalEvent, Event, StepEvent};
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo, StreamId, ToolName};
-use crate::manifest::{Approval, ApprovalRules, Manifest, IdempotencyScope, ManifestSet, Reference, Root, Status};
+use crate::manifest::{Approval, ApprovalRules, IdempotencyScope, Manifest, ManifestSet, Reference, Root, Status};
 use crate::time::Timestamp;
 
 /// A call that an agent wants to make.
@@ -207,11 +207,15 @@ impl Run {
         let mut found = Findings::default();
         let tool = &call.tool;
         let Some(manifest) = manifest else {
-            found.violations.push(finding("manifest.missing", format!("no manifest for {tool}: declare the tool first")));
+            found
+                .violations
+                .push(finding("manifest.missing", format!("no manifest for {tool}: declare the tool first")));
             return found;
         };
         match manifest.status {
-            Status::Draft => found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft"))),
+            Status::Draft => {
+                found.absolute.push(finding("manifest.draft", format!("the manifest of {tool} is a draft")));
+            }
             Status::Deprecated | Status::Approved => found.notes.extend(deprecation(manifest)),
         }
         let permission = &manifest.permission;
@@ -220,7 +224,8 @@ impl Run {
             found.violations.push(finding("scope.missing_permission", text));
         }
         for required in &manifest.requires {
-            let done = |step: &Step| step.tool == *required && step.status == StepStatus::Succeeded && step.undo.is_none();
+            let done =
+                |step: &Step| step.tool == *required && step.status == StepStatus::Succeeded && step.undo.is_none();
             if !self.steps.iter().any(done) {
                 let text = format!("{tool} requires {required} to have succeeded earlier in this run");
                 found.violations.push(finding("requires.missing", text));
@@ -293,8 +298,7 @@ impl Run {
 
     fn fingerprint(&self, call: &BeginCall, manifest: &Manifest, facts: &RunFacts) -> Hash {
         let checksum = manifest.checksum().to_string();
-        let parts =
-            [call.tool.as_str(), &checksum, call.args.as_str(), call.actor.id.as_str(), self.id.as_str()];
+        let parts = [call.tool.as_str(), &checksum, call.args.as_str(), call.actor.id.as_str(), self.id.as_str()];
         commit::keyed(&facts.payload_key, "reversi.dev/approval/v1", &parts)
     }
 

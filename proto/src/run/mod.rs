@@ -162,7 +162,7 @@ pub struct Step {
     pub values: BTreeMap<String, Canonical>,
     /// What its undo needs and what was not found.
     pub missing: Vec<String>,
-    /// run_seq and commitment of the recorded result.
+    /// `run_seq` and commitment of the recorded result.
     pub result: Option<(u64, Hash)>,
     /// An operator settled it so.
     pub resolved: Option<Outcome>,
@@ -471,12 +471,8 @@ impl Run {
                 _ => Err(RunReject::Exists(self.id.clone())),
             };
         }
-        let body = RunStarted {
-            mode: *mode,
-            permissions: permissions.clone(),
-            reason: reason.clone(),
-            request: *request,
-        };
+        let body =
+            RunStarted { mode: *mode, permissions: permissions.clone(), reason: reason.clone(), request: *request };
         Ok(self.append(vec![RunEvent::Started(body, ()).into()], RunAnswer::Started { replayed: false }))
     }
 
@@ -660,7 +656,8 @@ impl Run {
                 let RollbackStarted { executor, request, rollback, steps, upstreams } = body.clone();
                 let by = meta.actor.id.clone();
                 self.rollback_requests.extend(request.map(|request| (request.key, request)));
-                self.rollback = Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
+                self.rollback =
+                    Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
                 self.status = RunStatus::RollingBack;
             }
             RollbackEvent::Finished(body, ()) => {
@@ -746,7 +743,10 @@ impl Aggregate for Run {
     /// Only a run that is or was rolled back or sealed ever has something to do by itself; the others are spared the
     /// copy.
     fn wake_after(&self, now: Timestamp, events: &[Event]) -> Wake {
-        if self.rollback.is_none() && !self.sealed_before && !events.iter().any(|event| matches!(event, Event::Rollback(_))) {
+        if self.rollback.is_none()
+            && !self.sealed_before
+            && !events.iter().any(|event| matches!(event, Event::Rollback(_)))
+        {
             return Wake::None;
         }
         let meta = Meta { seq: 0, ts: now, leaf: Hash::default(), actor: Actor::system() };

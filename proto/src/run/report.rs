@@ -6,7 +6,7 @@ use super::{Run, RunStatus, Step, StepStatus};
 use crate::config::Archive;
 use crate::event::v1::Finding;
 use crate::ids::{ApprovalId, RollbackId, RunId, StepNo, ToolName};
-use crate::manifest::{Effect, CompensationKind};
+use crate::manifest::{CompensationKind, Effect};
 use crate::time::Timestamp;
 use crate::undo::{Phase, Undo, Verified};
 
@@ -221,7 +221,9 @@ impl Run {
                 Turn::Deferred => report.deferred.push(entry("a later step must be undone or settled first")),
                 Turn::Stuck => match step.undo.as_deref().map(Undo::phase) {
                     Some(Phase::Uncertain) => {
-                        report.undo_uncertain.push(entry("nobody knows whether the undo happened: check, then resolve"));
+                        report
+                            .undo_uncertain
+                            .push(entry("nobody knows whether the undo happened: check, then resolve"));
                     }
                     Some(Phase::Failed) => report.failed.push(entry("the undo failed")),
                     _ => report.unresolved.push(entry("nobody knows whether the step happened: check, then resolve")),
@@ -236,7 +238,9 @@ impl Run {
                 Turn::Nothing => match step.disposition() {
                     Disposition::Skip(why) => report.skipped.push(entry(why)),
                     Disposition::NotUndoable => report.not_undoable.push(entry("no inverse is declared")),
-                    Disposition::Unrecoverable => report.unrecoverable.push(entry("a value that the undo needs is missing")),
+                    Disposition::Unrecoverable => {
+                        report.unrecoverable.push(entry("a value that the undo needs is missing"));
+                    }
                     // These two always have a turn.
                     Disposition::Compensate | Disposition::Unresolved => {}
                 },

@@ -197,9 +197,8 @@ impl Run {
 
     /// Has this step's turn come? The rollback that may call its inverse now, or why not.
     pub fn turn_of(&self, no: StepNo) -> Result<RollbackId, NotReady> {
-        let rollback = match (&self.rollback, self.status) {
-            (Some(rollback), RunStatus::RollingBack) => rollback,
-            _ => return Err(NotReady::NotRollingBack),
+        let (Some(rollback), RunStatus::RollingBack) = (&self.rollback, self.status) else {
+            return Err(NotReady::NotRollingBack);
         };
         let turn = self.turns().into_iter().find(|(step, _)| step.no == no).map_or(Turn::Nothing, |(_, turn)| turn);
         match turn {

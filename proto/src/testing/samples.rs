@@ -29,7 +29,9 @@ fn finding() -> Finding {
 fn values() -> Values {
     let of = |text| json(text);
     let values: BTreeMap<String, Canonical> =
-        [("$args.amount", of("2500")), ("$result.id", of(r#"{"a":[1,null,"é"]}"#))].map(|(k, v)| (k.to_owned(), v)).into();
+        [("$args.amount", of("2500")), ("$result.id", of(r#"{"a":[1,null,"é"]}"#))]
+            .map(|(k, v)| (k.to_owned(), v))
+            .into();
     Values { values }
 }
 
@@ -65,7 +67,8 @@ fn world() -> Vec<Event> {
         SystemEvent::EntityReleased(EntityReleased { entity: StreamId::Claim([9; 32]) }, ()).into(),
         AccessEvent::KeyCreated(created, KeyCreatedPrivate { secret: hash(1) }).into(),
         AccessEvent::KeyRevoked(KeyRevoked { key: id(key) }, ()).into(),
-        ConfigEvent::ManifestsLoaded(ManifestsLoaded { count: 1, set: hash(2) }, ManifestsLoadedPrivate { texts }).into(),
+        ConfigEvent::ManifestsLoaded(ManifestsLoaded { count: 1, set: hash(2) }, ManifestsLoadedPrivate { texts })
+            .into(),
     ]
 }
 
@@ -166,7 +169,8 @@ fn rollback() -> Vec<Event> {
     };
     vec![
         RollbackEvent::Started(started, ()).into(),
-        RollbackEvent::Finished(RollbackFinished { complete: true, rollback: rollback_id(1), verified: false }, ()).into(),
+        RollbackEvent::Finished(RollbackFinished { complete: true, rollback: rollback_id(1), verified: false }, ())
+            .into(),
     ]
 }
 

@@ -2,14 +2,14 @@
 //! streams' versions, every record is folded by all that it concerns, and the invariants are looked at after each.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Upstreams, agent, approval_id, at, hash, json, manifests, operator, request, rollback_id, run_id, upstreams};
+use super::{
+    Upstreams, agent, approval_id, at, hash, json, manifests, operator, request, rollback_id, run_id, upstreams,
+};
 use crate::aggregate::{Aggregate, Decision};
 use crate::claim::holder_after;
 use crate::config::Archive;
 use crate::doctor::Doctor;
-use crate::event::v1::{
-    Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target,
-};
+use crate::event::v1::{Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target};
 use crate::event::{ConfigEvent, Event, Meta};
 use crate::hash::Hash;
 use crate::ids::{Actor, RunId, Seq, StepNo, StreamId, ToolName};

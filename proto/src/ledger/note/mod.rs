@@ -11,7 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 pub use key::{Signer, VerifierKey};
-pub use pem::{KeyTexts, PemError, key_from_seed, private_key_from_pem, private_key_to_pem, public_key_from_pem, public_key_to_pem};
+pub use pem::{
+    KeyTexts, PemError, key_from_seed, private_key_from_pem, private_key_to_pem, public_key_from_pem, public_key_to_pem,
+};
 
 use crate::hash::{Hash, unhex};
 use crate::ids::LedgerId;
