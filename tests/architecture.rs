@@ -1,4 +1,5 @@
 //! The direction of dependencies, `src -> actors -> proto`, and what an edge must not see.
+#![allow(clippy::unwrap_used)]
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

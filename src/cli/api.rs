@@ -1,4 +1,5 @@
 //! The daemon over HTTP: where it is, which key opens it, requests and refusals. Must not know what an answer means.
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub(super) struct ServerArgs {
         help_heading = "Daemon"
     )]
     url: String,
-    /// File that holds the key (mode 0600), like DATA/admin.key; REVERSI_KEY is used without it
+    /// File that holds the key (mode 0600), like `DATA/admin.key`; `REVERSI_KEY` is used without it
     #[arg(long, value_name = "FILE", global = true, help_heading = "Daemon")]
     key_file: Option<PathBuf>,
     /// Send the key unencrypted to another machine
@@ -205,7 +206,8 @@ fn refused(status: StatusCode, body: &str) -> Failure {
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
         let (field, more) = (text("field"), text("detail"));
         if !more.is_empty() && !detail.contains(&more) {
-            detail.push_str(&format!("\n  {field}: {more}"));
+            // Writing into a String can't fail.
+            let _ = write!(detail, "\n  {field}: {more}");
         }
     }
     Failure::Refused { status: status.as_u16(), code: member("code"), detail, request_id: member("request_id") }

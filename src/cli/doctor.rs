@@ -86,15 +86,15 @@ pub(super) fn run(args: &DoctorArgs, out: &mut Out) -> Result<ExitCode, Failure>
         return Err(Failure::Input(format!("{} {text}", path.display())));
     }
     if is_dir {
-        exam.data_dir(path)?
+        exam.data_dir(path)?;
     } else {
-        exam.export(path)?
+        exam.export(path)?;
     }
     let answer = exam.judge();
     if args.json {
-        out.json(&answer)?
+        out.json(&answer)?;
     } else {
-        show(out, &answer)?
+        show(out, &answer)?;
     }
     Ok(ExitCode::from(if answer.ok { exit::OK } else { exit::FAILED }))
 }
@@ -176,7 +176,9 @@ impl Exam<'_> {
             let detail = format!("the event store knows {streams} streams, the ledger {}", self.versions.len());
             wrong.push((self.applied, detail));
         }
-        wrong.into_iter().for_each(|(seq, detail)| self.violated(Invariant::I6, seq, detail));
+        for (seq, detail) in wrong {
+            self.violated(Invariant::I6, seq, detail);
+        }
     }
 
     fn export(&mut self, path: &Path) -> Result<(), Failure> {
@@ -191,13 +193,11 @@ impl Exam<'_> {
             if (&mut file).take(limit).read_until(b'\n', &mut line).map_err(failed)? == 0 {
                 return Ok(());
             }
-            match line.strip_suffix(b"\n") {
-                Some(whole) => self.take(whole, &[]),
-                None => {
-                    self.verifier.feed(&line);
-                    return Ok(());
-                }
-            }
+            let Some(whole) = line.strip_suffix(b"\n") else {
+                self.verifier.feed(&line);
+                return Ok(());
+            };
+            self.take(whole, &[]);
         }
     }
 

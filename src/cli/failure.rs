@@ -65,9 +65,10 @@ impl Failure {
             // Whoever closed the pipe has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Usage(_) => exit::USAGE,
-            Self::Input(_) | Self::Unreachable(_) | Self::Output(_) | Self::Program(_) => exit::FAILED,
             Self::Refused { status: 500, .. } | Self::Internal(_) => exit::INTERNAL,
-            Self::Refused { .. } => exit::FAILED,
+            Self::Input(_) | Self::Refused { .. } | Self::Unreachable(_) | Self::Output(_) | Self::Program(_) => {
+                exit::FAILED
+            }
         };
         eprintln!("{} {}", paint_errors("error:"), clean(&self.sentence()));
         ExitCode::from(code)

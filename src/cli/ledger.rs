@@ -87,7 +87,7 @@ fn export(api: &Api, from: Seq, mut on: impl FnMut(&[u8]) -> Result<(), Failure>
     let spinner = progress::spinner("exporting");
     let (mut records, mut last) = (0, b'\n');
     api.stream(&format!("/ledger/records?from={from}"), |bytes| {
-        records += bytes.iter().filter(|byte| **byte == b'\n').count();
+        records += bytes.split(|byte| *byte == b'\n').count() - 1;
         last = bytes.last().copied().unwrap_or(last);
         spinner.set_message(format!("exporting: {records} records"));
         on(bytes)
@@ -108,7 +108,7 @@ fn keep(aside: tempfile::NamedTempFile, file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    let mode = 0o666 & !u32::from(umask.bits());
+    let mode = 0o666 & !umask.bits();
     aside.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
     aside.as_file().sync_all()?;
     let written: File = aside.persist(file).map_err(|error| error.error)?;

@@ -106,7 +106,7 @@ impl Out {
     }
 }
 
-/// NO_COLOR (<https://no-color.org>) counts if it is set to anything.
+/// `NO_COLOR` (<https://no-color.org>) counts if it is set to anything.
 fn colors_on(terminal: bool) -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")

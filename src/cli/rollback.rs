@@ -54,9 +54,9 @@ pub(super) fn run(args: &RollbackArgs, to: (&ServerArgs, bool), out: &mut Out) -
     if args.dry_run {
         let (value, plan): (_, Plan) = api.post(&place, &json!({"dry_run": true}))?;
         if json {
-            out.json(&value)?
+            out.json(&value)?;
         } else {
-            render::plan(out, &plan)?
+            render::plan(out, &plan)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -74,9 +74,9 @@ pub(super) fn run(args: &RollbackArgs, to: (&ServerArgs, bool), out: &mut Out) -
         ((value, report), in_time) = follow(&api, &place, (value, report), timeout)?;
     }
     if json {
-        out.json(&value)?
+        out.json(&value)?;
     } else {
-        render::report(out, &report)?
+        render::report(out, &report)?;
     }
     if !args.wait {
         out.flush()?;

@@ -44,7 +44,7 @@ pub(super) fn verifier(trust: &str, note: Option<&[u8]>) -> Result<VerifierKey, 
             note.iter().flat_map(SignedNote::signatures).map(|s| (s.name.clone(), Some(s.hash))).collect();
         for (name, hash) in names {
             match VerifierKey::new(&name, key) {
-                Ok(named) if hash == Some(named.hash()) => return Ok(named),
+                Ok(key) if hash == Some(key.hash()) => return Ok(key),
                 Ok(_) | Err(_) => {}
             }
         }

@@ -1,12 +1,13 @@
 //! `reversi validate`: are these tool manifests in order? Must not know what a manifest says.
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use reversi_proto::manifest::{Diagnostic, Manifest, ManifestSet, load};
+use reversi_proto::manifest::{Diagnostic, ManifestSet};
 use serde::Serialize;
 
 use super::failure::{Failure, exit};
 use super::out::{Out, Tone, clean};
+use crate::manifests::{self, ManifestsError};
 
 /// Checks tool manifests, each by itself and all together.
 #[derive(Debug, clap::Args)]
@@ -56,44 +57,12 @@ pub(super) fn run(args: &ValidateArgs, out: &mut Out) -> Result<ExitCode, Failur
 
 /// All mistakes of all files; those between files only once each file is in order.
 fn check(paths: &[PathBuf]) -> Result<Result<ManifestSet, Vec<Diagnostic>>, Failure> {
-    let mut found: Vec<(String, Manifest)> = Vec::new();
-    let mut mistakes = Vec::new();
-    for file in files(paths)? {
-        let bytes = std::fs::read(&file).map_err(|error| Failure::io("read", &file, &error))?;
-        let name = file.display().to_string();
-        match load(&name, &bytes) {
-            Ok(manifests) => found.extend(manifests.into_iter().map(|manifest| (name.clone(), manifest))),
-            Err(diagnostics) => mistakes.extend(diagnostics),
+    match manifests::read(paths) {
+        Ok(set) if set.is_empty() => {
+            Err(Failure::Input("there is no .yaml, .yml or .json file to check in what was named".to_owned()))
         }
+        Ok(set) => Ok(Ok(set)),
+        Err(ManifestsError::Invalid(diagnostics)) => Ok(Err(diagnostics)),
+        Err(ManifestsError::Read { path, source }) => Err(Failure::io("read", &path, &source)),
     }
-    Ok(if mistakes.is_empty() { ManifestSet::new(found) } else { Err(mistakes) })
-}
-
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
-    for path in paths {
-        let failed = |error: std::io::Error| Failure::io("read", path, &error);
-        if !std::fs::metadata(path).map_err(failed)?.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let mut inside = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(failed)? {
-            inside.push(entry.map_err(failed)?.path());
-        }
-        inside.retain(|file| is_manifest(file));
-        if inside.is_empty() {
-            return Err(Failure::Input(format!("{} holds no .yaml, .yml or .json file", path.display())));
-        }
-        // The order of a folder is the file system's whim.
-        inside.sort();
-        files.extend(inside);
-    }
-    Ok(files)
-}
-
-fn is_manifest(file: &Path) -> bool {
-    let hidden = file.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-    let end = file.extension().unwrap_or_default();
-    !hidden && file.is_file() && ["yaml", "yml", "json"].iter().any(|known| end.eq_ignore_ascii_case(known))
 }

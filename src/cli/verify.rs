@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use reversi_actors::journal::offline::{self, JournalError};
-use reversi_proto::ledger::verify::{Authenticity, Completeness, Finding, Freshness, Options, Report, Verifier};
+use reversi_proto::ledger::verify::{Authenticity, Code, Completeness, Finding, Freshness, Options, Report, Verifier};
 use serde::Serialize;
 
 use super::failure::{Failure, exit};
@@ -83,13 +83,13 @@ pub(super) fn run(args: &VerifyArgs, out: &mut Out) -> Result<ExitCode, Failure>
     let source = read(&args.path, &mut verifier)?;
     let report = verifier.finish();
     let ok = report.is_ok() && source.damage.is_none();
-    let mut codes: Vec<&'static str> = report.codes().into_iter().map(|code| code.as_str()).collect();
+    let mut codes: Vec<&'static str> = report.codes().into_iter().map(Code::as_str).collect();
     codes.extend(source.damage.as_ref().map(|_| "segment_damaged"));
     let answer = Answer { ok, codes, report: &report, damage: source.damage, torn: source.torn };
     if args.json {
-        out.json(&answer)?
+        out.json(&answer)?;
     } else {
-        show(out, &answer)?
+        show(out, &answer)?;
     }
     Ok(ExitCode::from(if ok { exit::OK } else { exit::FAILED }))
 }

@@ -59,7 +59,7 @@ impl Daemon {
         Self::answering(answers.into_iter().map(answer).collect())
     }
 
-    fn problem(status: u16, body: Value) -> Self {
+    fn problem(status: u16, body: &Value) -> Self {
         Self::answering(vec![(status, "application/problem+json", body.to_string())])
     }
 
@@ -319,7 +319,7 @@ fn a_refusal_is_a_sentence_with_its_code() {
     let problem = |status: u16, code: &str, detail: &str| {
         let body =
             json!({"type": "x", "title": "X", "status": status, "detail": detail, "code": code, "request_id": "req_1"});
-        Daemon::problem(status, body)
+        Daemon::problem(status, &body)
     };
     let said = problem(404, "run.not_found", "run x does not exist").tell(&["runs", "show", "x"]).exits(1);
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", "error: run x does not exist (run.not_found)\n"));

@@ -237,6 +237,6 @@ fn manifests_are_counted_or_their_mistakes_listed() {
 #[test]
 fn nothing_to_validate_is_a_mistake() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(reversi(["validate", arg(dir.path())]).exits(1).err.contains("holds no .yaml"));
+    assert!(reversi(["validate", arg(dir.path())]).exits(1).err.contains("there is no .yaml"));
     reversi(["validate", "/nowhere"]).exits(1);
 }

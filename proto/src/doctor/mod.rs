@@ -12,7 +12,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::event::{Event, Meta};
+use crate::event::v1::StepBegun;
+use crate::event::{Event, Meta, StepEvent};
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo};
 use crate::ledger::Line;
@@ -172,7 +173,7 @@ impl Doctor {
         let run = runs.entry(id.clone()).or_insert_with(|| RunCheck::new(id.clone()));
         run.check(meta, event, violations);
         run.check_claim(event, claims, violations);
-        run.check_approval(meta.seq, event, consumed, violations);
+        check_approval(meta.seq, event, consumed, violations);
         if !streams.is_empty() {
             run.check_streams(event, streams, violations);
         }
@@ -194,5 +195,15 @@ impl Doctor {
         }
         counts.violations = self.violations.count;
         (self.violations.list, counts)
+    }
+}
+
+/// A grant is good for one begin.
+fn check_approval(seq: Seq, event: &Event, consumed: &mut BTreeMap<ApprovalId, Seq>, out: &mut Violations) {
+    if let Event::Step(StepEvent::Begun(StepBegun { approval: Some(approval), step, .. }, _)) = event
+        && let Some(before) = consumed.insert(approval.clone(), seq)
+    {
+        let detail = format!("step {step} consumes approval {approval}, which seq {before} had consumed");
+        out.push(Invariant::I9, detail);
     }
 }

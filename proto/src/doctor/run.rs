@@ -6,10 +6,10 @@ use super::order::Order;
 use super::undo::{State, UndoCheck};
 use super::{Counts, Invariant, Violations};
 use crate::aggregate::Aggregate;
-use crate::event::v1::{Outcome, RollbackFinished, StepBegun, StepResolved, Target, UndoAttempted};
+use crate::event::v1::{Outcome, RollbackFinished, StepResolved, Target, UndoAttempted};
 use crate::event::{Event, Meta, RollbackEvent, RunEvent, StepEvent, UndoEvent};
 use crate::hash::{Hash, hex};
-use crate::ids::{ApprovalId, RunId, Seq, StepNo, ToolName};
+use crate::ids::{RunId, Seq, StepNo, ToolName};
 use crate::manifest::Effect;
 use crate::run::{Run, RunStatus, Step, StepStatus};
 use crate::undo::{Phase, Undo};
@@ -84,7 +84,7 @@ impl RunCheck {
             );
         }
         match event {
-            Event::Run(RunEvent::Started(..)) => {}
+            Event::Run(RunEvent::Started(..)) | Event::Approval(_) => {}
             Event::Run(RunEvent::Sealed(..)) => self.check_seal(out),
             Event::Step(event) => self.check_step(event, out),
             Event::Rollback(RollbackEvent::Started(..)) => match self.fold.status() {
@@ -95,7 +95,6 @@ impl RunCheck {
             },
             Event::Rollback(RollbackEvent::Finished(body, ())) => self.check_finish(body, out),
             Event::Undo(event) => self.check_undo(meta, event, out),
-            Event::Approval(_) => {}
             Event::System(_) | Event::Access(_) | Event::Config(_) => {
                 out.push(Invariant::Fold, format!("a {} record stands in run {}", event.kind(), self.fold.id()));
             }
@@ -268,24 +267,6 @@ impl RunCheck {
         };
         let step = self.fold.step(no).filter(|step| step.claim_held)?;
         Some((step.claim?, no))
-    }
-
-    /// A grant is good for one begin.
-    pub(super) fn check_approval(
-        &self,
-        seq: Seq,
-        event: &Event,
-        consumed: &mut BTreeMap<ApprovalId, Seq>,
-        out: &mut Violations,
-    ) {
-        if let Event::Step(StepEvent::Begun(StepBegun { approval: Some(approval), step, .. }, _)) = event
-            && let Some(before) = consumed.insert(approval.clone(), seq)
-        {
-            out.push(
-                Invariant::I9,
-                format!("step {step} consumes approval {approval}, which seq {before} had consumed"),
-            );
-        }
     }
 
     /// The streams that a record advances are those that guard it.

@@ -102,7 +102,7 @@ impl Story {
     }
 
     #[track_caller]
-    fn is_sound(self) -> Counts {
+    fn sound(self) -> Counts {
         let (violations, counts) = self.doctor.finish();
         assert_eq!(violations, []);
         counts
@@ -128,13 +128,13 @@ fn time(seconds: i64) -> Timestamp {
 }
 
 #[test]
-fn a_run_undone_newest_first_is_sound() {
+fn a_run_undone_newest_first_sound() {
     let mut story = Story::rolling_back(3);
     for step in [3, 2, 1] {
         story.attempt('1', step, 1).undone(step, 1);
     }
     story.finish(true);
-    let counts = story.is_sound();
+    let counts = story.sound();
     let expected = Counts { records: 15, runs: 1, steps: 3, undo_attempts: 3, open_intents: 0, violations: 0 };
     assert_eq!(counts, expected);
 }
@@ -145,7 +145,7 @@ fn open_intents_are_sound_and_counted() {
     story.start("run_b");
     story.begin("run_b", 1, &json!({}));
     story.attempt('1', 1, 1);
-    assert_eq!(story.is_sound().open_intents, 2);
+    assert_eq!(story.sound().open_intents, 2);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn retries_read_backs_and_resolutions_are_sound() {
     story.finish(false);
     story.rollback('2', None);
     story.attempt('2', 1, 2).undone(1, 2);
-    story.is_sound();
+    story.sound();
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn steps_of_one_upstream_are_undone_newest_first() {
     let mut story = Story::run(2);
     story.rollback('1', Some(&[1]));
     story.attempt('1', 1, 1);
-    story.is_sound();
+    story.sound();
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_required_step_is_undone_after_those_that_required_it() {
         story.add(RUN, "undo.attempted", &body);
         story
     };
-    story(&[3]).is_sound();
+    story(&[3]).sound();
     story(&[]).violates(Invariant::I4, 0, "step 1 is undone before step 3");
 }
 
@@ -380,7 +380,7 @@ fn a_claim_has_one_holder() {
     story.rollback('1', None);
     story.attempt('1', 1, 1).undone(1, 1);
     story.begin("run_b", 2, &claim);
-    story.is_sound();
+    story.sound();
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn a_deferred_undo_waits_for_its_turn_again() {
     let at = time(1);
     story.attempt('1', 1, 1).add(RUN, "undo.failed", &json!({"attempt": 1, "retry_at": at, "step": 1}));
     story.add(RUN, "undo.deferred", &json!({"attempt": 1, "step": 1})).attempt('1', 1, 2);
-    story.is_sound();
+    story.sound();
     let mut story = Story::rolling_back(1);
     story.attempt('1', 1, 1).add(RUN, "undo.deferred", &json!({"attempt": 1, "step": 1}));
     story.violates(Invariant::I3, 0, "put back, but the undo is open");

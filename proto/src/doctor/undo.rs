@@ -136,11 +136,9 @@ impl UndoCheck {
             );
         }
         match self.state {
-            State::Idle => {}
             State::Pause(at) if ts < at => {
                 out.push(Invariant::I7, format!("step {step}: the next attempt is due at {at}, but began at {ts}"));
             }
-            State::Pause(_) => {}
             State::GivenUp if self.successes + self.unknowns > 0 => {
                 out.push(
                     Invariant::I4,
@@ -150,7 +148,7 @@ impl UndoCheck {
             State::GivenUp if self.rollback.as_ref() == Some(&body.rollback) => {
                 out.push(Invariant::I4, format!("step {step}: tried again in the rollback that had given it up"));
             }
-            State::GivenUp => {}
+            State::Idle | State::Pause(_) | State::GivenUp => {}
             State::Open => {
                 let open = self.attempts;
                 out.push(Invariant::I3, format!("step {step}: another attempt begins while attempt {open} is open"));
