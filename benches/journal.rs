@@ -22,6 +22,7 @@ const PRIVATE_BYTES: usize = 100;
 const LINE_BYTES: usize = 600;
 /// What a record takes in a segment: its head, one stream, line and private part.
 const STORED_BYTES: usize = 36 + 12 + LINE_BYTES + PRIVATE_BYTES;
+const SETTLE: Duration = Duration::from_secs(16);
 const ZERO_FILLED_BYTES: u64 = 256 << 20;
 
 /// One measurement.
@@ -38,26 +39,33 @@ fn main() {
     let rounds = number("REVERSI_BENCH_ROUNDS", 3);
     let base = std::env::var_os("REVERSI_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    println!("durable appends of about {STORED_BYTES} B, {} s a sample, median of {rounds}", time.as_secs());
+    println!(
+        "durable appends of about {STORED_BYTES} B, {} s a sample, median of {rounds}; a ratio's range is over the rounds",
+        time.as_secs()
+    );
     for concurrent in CONCURRENT {
-        let mut samples: [Vec<Sample>; 3] = Default::default();
-        for _ in 0..rounds {
-            samples[0].push(runtime.block_on(plain_file(&base, concurrent, time, false)));
-            samples[1].push(runtime.block_on(plain_file(&base, concurrent, time, true)));
-            samples[2].push(runtime.block_on(journal(&base, concurrent, time)));
+        let mut samples: [Vec<Sample>; 4] = Default::default();
+        for round in 0..rounds {
+            // Whoever comes after another's clean-up has a slower disk, so the order changes from round to round. The
+            // last kind is the first one again: how far its ratio is from 1 says how much the others can be believed.
+            for turn in 0..4 {
+                let kind = usize::try_from((round + turn) % 4).unwrap();
+                let sample = match kind {
+                    0 | 3 => runtime.block_on(plain_file(&base, concurrent, time, false)),
+                    1 => runtime.block_on(plain_file(&base, concurrent, time, true)),
+                    _ => runtime.block_on(journal(&base, concurrent, time)),
+                };
+                samples[kind].push(sample);
+            }
         }
-        // Neighbours on the machine come and go: what is compared was measured one right after the other.
-        let ratio = |floor: usize| {
-            let mut ratios: Vec<f64> = samples[2]
-                .iter()
-                .zip(&samples[floor])
-                .map(|(ours, floor)| ours.per_second / floor.per_second)
-                .collect();
+        let ratio = |ours: usize, floor: usize| {
+            let pairs = samples[ours].iter().zip(&samples[floor]);
+            let mut ratios: Vec<f64> = pairs.map(|(ours, floor)| ours.per_second / floor.per_second).collect();
             ratios.sort_by(f64::total_cmp);
-            (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
+            format!("{:.2} ({:.2} to {:.2})", ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
         };
-        let (to_appending, to_zeroed) = (ratio(0), ratio(1));
-        let [appending, zeroed, journal] = samples.map(median);
+        let (to_appending, to_zeroed, control) = (ratio(2, 0), ratio(2, 1), ratio(3, 0));
+        let [appending, zeroed, journal, _] = samples.map(median);
         for (name, sample) in [("appending file", &appending), ("zero-filled file", &zeroed), ("journal", &journal)] {
             println!(
                 "{concurrent:>4} concurrent  {name:<16} {:>9.0}/s  p99 {:>7.2} ms  cpu {:>5.1} us/event  {}",
@@ -68,9 +76,8 @@ fn main() {
             );
         }
         println!(
-            "{concurrent:>4} concurrent  ratio {:.2} ({:.2} to {:.2}) of the appending file, {:.2} ({:.2} to {:.2}) of the \
-             zero-filled one",
-            to_appending.0, to_appending.1, to_appending.2, to_zeroed.0, to_zeroed.1, to_zeroed.2
+            "{concurrent:>4} concurrent  ratio {to_appending} of the appending file, {to_zeroed} of the zero-filled one; \
+             control (the appending file by itself) {control}"
         );
     }
 }
@@ -78,6 +85,14 @@ fn main() {
 fn median(mut samples: Vec<Sample>) -> Sample {
     samples.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
     samples.swap_remove(samples.len() / 2)
+}
+
+/// The same rest for everything that is measured, from before it is set up: the journal takes that long to prepare its
+/// next segment, and a disk that has rested is faster than one that has just been filled.
+fn settle(begun: Instant) {
+    while begun.elapsed() < SETTLE {
+        std::thread::park_timeout(SETTLE - begun.elapsed());
+    }
 }
 
 /// CPU time of this process in microseconds, by the kernel's ticks of 10 ms.
@@ -104,6 +119,7 @@ type Waiting = (Vec<u8>, oneshot::Sender<u64>);
 
 /// The floor: what a file can do with the same queue, the same group commit and the same bytes.
 async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled: bool) -> Sample {
+    let set_up = Instant::now();
     let dir = tempfile::tempdir_in(base).unwrap();
     let path = dir.path().join("floor");
     let file = std::fs::File::create(&path).unwrap();
@@ -112,6 +128,7 @@ async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled:
         (0..ZERO_FILLED_BYTES >> 20).for_each(|mib| file.write_all_at(&zeros, mib << 20).unwrap());
         file.sync_all().unwrap();
     }
+    settle(set_up);
     let (queue, mut waiting) = mpsc::channel::<Waiting>(4096);
     let writer = std::thread::spawn(move || {
         let (mut at, mut count, mut bytes, mut replies) = (0, 0, Vec::new(), Vec::new());
@@ -170,6 +187,7 @@ fn draft(ledger: LedgerId, run: Option<&RunId>, pad: usize) -> Draft {
 }
 
 async fn journal(base: &Path, concurrent: usize, time: Duration) -> Sample {
+    let set_up = Instant::now();
     let dir = tempfile::tempdir_in(base).unwrap();
     let config = Config::new(dir.path().join("data"));
     let journal = DiskJournal::open(config, Arc::new(RealClock::start()), |ledger, _| NewRecord {
@@ -178,11 +196,8 @@ async fn journal(base: &Path, concurrent: usize, time: Duration) -> Sample {
         streams: vec![(StreamId::Ledger, Wake::None)],
     });
     let journal = Arc::new(journal.unwrap());
-    // The zero-filled floor is not measured while it is filled either; later segments are prepared within the sample.
-    while !journal.stats().next_ready {
-        std::thread::yield_now();
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    settle(set_up);
+    let ready = if journal.stats().next_ready { "" } else { "next segment NOT ready at the start; " };
     let (cpu, begun) = (cpu_micros(), Instant::now());
     let clients = (0..concurrent).map(|number| tokio::spawn(client(Arc::clone(&journal), number, begun, time)));
     let mut sample = collect(clients.collect(), cpu, begun).await;
@@ -192,7 +207,7 @@ async fn journal(base: &Path, concurrent: usize, time: Duration) -> Sample {
     tokio::task::spawn_blocking(move || waiting.wait_applied()).await.unwrap();
     let with_store = (cpu_micros() - cpu) / stats.head as f64;
     sample.note = format!(
-        "{:.1} with the store; {} records a sync, {} rolls, lag {} ({:.2} s)",
+        "{ready}{:.1} with the store; {} records a sync, {} rolls, lag {} ({:.2} s)",
         with_store,
         stats.head / stats.batches.max(1),
         stats.rolls,

@@ -8,6 +8,7 @@ use reversi::connector::tree::tree_hash;
 use reversi::demo::agent::Agent;
 use reversi::demo::daemon::{Setting, Stage};
 use reversi::demo::settled;
+use reversi_proto::canonical::Canonical;
 use serde_json::{Value, json};
 
 const MEMORY: &str = r"
@@ -73,9 +74,11 @@ async fn undone(stage: &Stage, upstreams: Vec<Value>, calls: &[(&str, Value)]) -
     report
 }
 
-/// The graph's lines, in any order.
+/// The graph's lines, in any order and any spelling.
 fn graph(file: &Path) -> Vec<String> {
-    let mut lines: Vec<String> = fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines: Vec<String> =
+        text.lines().map(|line| Canonical::parse(line.as_bytes()).unwrap().as_str().to_owned()).collect();
     lines.sort();
     lines
 }

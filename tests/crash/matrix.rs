@@ -6,7 +6,8 @@ use crate::driver::Driver;
 /// Kills as planned, and checks that each planned kill came.
 async fn survives(plans: &[&str], deaths: usize) {
     let mut driver = Driver::new(plans).await;
-    if plans.iter().any(|plan| plan.contains("roll")) {
+    // Places that are passed once in a while are passed by a longer story.
+    if plans.iter().any(|plan| plan.contains("roll") || plan.contains("apply")) {
         driver.reads = 80;
     }
     driver.up().await;
