@@ -16,8 +16,10 @@ pub fn start(json: bool, level: Option<&str>) -> Result<(), tracing_subscriber::
         (None, Ok(level)) if !level.is_empty() => EnvFilter::try_new(level)?,
         (None, Ok(_) | Err(_)) => EnvFilter::try_new(LEVEL_DEFAULT)?,
     };
-    let never = |filter: EnvFilter, target: &&str| Ok(filter.add_directive(format!("{target}=off").parse()?));
-    let filter = NEVER.iter().try_fold(filter, |filter, target| never(filter, target))?;
+    let mut filter = filter;
+    for target in NEVER {
+        filter = filter.add_directive(format!("{target}=off").parse()?);
+    }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Fails only if a log was started already, which then goes on.
     let _ = if json {
