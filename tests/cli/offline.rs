@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use reversi_proto::ledger::note::key_from_seed;
 
-use crate::ledger::{Book, LOG, arg};
+use crate::ledger::{Book, LOG, arg, verifier_key};
 use crate::program::{reversi, reversi_fed};
 
 // --- verify
@@ -42,7 +42,7 @@ fn a_pinned_key_and_a_checkpoint_make_it_verified() {
     let texts = key_from_seed(LOG, &[9; 32]).unwrap();
     let vkey = book.text("ledger.vkey", &format!("{}\n", texts.verifier));
     let pem = book.text("ledger.pem", &texts.public);
-    for trust in [book.verifier_key().as_str(), arg(&vkey), arg(&pem)] {
+    for trust in [verifier_key().as_str(), arg(&vkey), arg(&pem)] {
         let args = ["verify", arg(&ledger), "--checkpoint", arg(&notes), "--trust", trust, "--require-checkpoint"];
         let said = reversi(args).exits(0);
         assert!(said.words().contains("ok: signed by the trusted key ledger.example/0707"), "{}", said.out);
