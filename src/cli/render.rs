@@ -23,19 +23,18 @@ const LISTS: [(&str, &str, Tone); 13] = [
 /// A page of runs.
 pub(super) fn runs(out: &mut Out, runs: &[RunHead]) -> Result<(), Failure> {
     let row = |run: &RunHead| {
-        let unresolved = if run.unresolved == 0 { String::new() } else { run.unresolved.to_string() };
+        let open = if run.unresolved == 0 { String::new() } else { format!(", {} open", run.unresolved) };
         vec![
             run.run_id.clone(),
             run.status.clone(),
-            run.step_count.to_string(),
-            unresolved,
+            format!("{}{open}", run.step_count),
             minute(&run.started_at),
             run.actor.clone(),
             run.reason.clone().unwrap_or_default(),
         ]
     };
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    out.table(&["RUN", "STATUS", "STEPS", "OPEN", "STARTED", "ACTOR", "REASON"], &rows)
+    out.table(&["RUN", "STATUS", "STEPS", "STARTED", "ACTOR", "REASON"], &rows)
 }
 
 /// `2026-10-01 00:00` of `2026-10-01T00:00:02.000000Z`.
@@ -107,6 +106,10 @@ pub(super) fn plan(out: &mut Out, plan: &Plan) -> Result<(), Failure> {
 
 fn plan_step(out: &mut Out, step: &PlanStep) -> Result<(), Failure> {
     let action = out.paint(tone_of(&step.action), &format!("{:14}", step.action));
+    if let ("skip", Some(reason)) = (step.action.as_str(), &step.reason) {
+        let text = format!("{}: {reason}", step.tool);
+        return out.paragraph(&format!("{:>4}  {action}  ", step.step), 22, &text);
+    }
     out.line(format!("{:>4}  {action}  {}", step.step, step.tool))?;
     if step.action == "compensate" {
         let tool = step.undo_tool.as_deref().unwrap_or("an undeclared tool");

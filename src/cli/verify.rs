@@ -206,10 +206,10 @@ fn integrity(answer: &Answer<'_>) -> (Tone, String) {
     let Report { first_bad, records, runs, ledger, last_ts, .. } = answer.report;
     if let Some(Finding { line, seq, code, detail }) = first_bad {
         let seq = seq.map_or(String::new(), |seq| format!(", seq {seq}"));
-        return (Tone::Bad, format!("BROKEN at line {line}{seq}: {detail} ({code}). {records} records before it hold"));
+        return (Tone::Bad, format!("BROKEN at line {line}{seq} ({code}): {detail}. {records} records before it hold"));
     }
     if let Some(damage) = &answer.damage {
-        return (Tone::Bad, format!("BROKEN after {records} records: {damage} (segment_damaged)"));
+        return (Tone::Bad, format!("BROKEN after {records} records (segment_damaged): {damage}"));
     }
     let ledger = ledger.map_or(String::new(), |ledger| format!(" of ledger {ledger}"));
     let last = last_ts.as_deref().unwrap_or("an unknown time");
@@ -224,7 +224,7 @@ fn authenticity(fact: &Authenticity) -> (Tone, String) {
             (Tone::Doubtful, format!("signed by UNKNOWN key {keys}: pin the right one with --trust"))
         }
         Authenticity::Trusted { key } => (Tone::Good, format!("ok: signed by the trusted key {key}")),
-        Authenticity::Failed { code, detail } => (Tone::Bad, format!("FAILED: {detail} ({code})")),
+        Authenticity::Failed { code, detail } => (Tone::Bad, format!("FAILED ({code}): {detail}")),
     }
 }
 
@@ -238,7 +238,7 @@ fn completeness(fact: &Completeness) -> (Tone, String) {
             let text = format!("unknown: the checkpoint covers {size} records, only {verified} could be verified");
             (Tone::Bad, text)
         }
-        Completeness::Failed { code, detail } => (Tone::Bad, format!("FAILED: {detail} ({code})")),
+        Completeness::Failed { code, detail } => (Tone::Bad, format!("FAILED ({code}): {detail}")),
     }
 }
 

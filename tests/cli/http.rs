@@ -122,7 +122,7 @@ fn runs_are_listed_at_80_columns_with_the_way_to_the_next_page() {
     let daemon = Daemon::json([page]);
     let said = daemon.tell(&["runs", "list", "--limit", "2"]).exits(0);
     assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
-    assert!(said.out.contains("support:4822  partly_rolled_back  12     1     2026-10-01 00:00"), "{}", said.out);
+    assert!(said.out.contains("support:4822  partly_rolled_back  12, 1 open  2026-10-01 00:00"), "{}", said.out);
     assert!(!said.out.contains('\u{1b}'));
     assert_eq!(said.err, "there are more: reversi runs list --limit 2 --cursor support:4822\n");
     let asked = &daemon.asked()[0];
@@ -175,8 +175,7 @@ run support:4821 can be undone in part; newest step first:
    2  compensate      stripe.create_charge
       by stripe.refund (compensation), read back afterwards, after an approval
       stays: the charge still appears on the statement
-   1  skip            stripe.get_charge
-      read_only
+   1  skip            stripe.get_charge: read_only
 ";
     assert_eq!(said.out, expected);
     assert_eq!(daemon.tell(&["runs", "rollback", "support:4821", "--dry-run"]).exits(0).out, expected);

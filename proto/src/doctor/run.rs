@@ -169,13 +169,9 @@ impl RunCheck {
             let detail = format!("rollback {} finishes in a run that is {}", body.rollback, self.word());
             out.push(Invariant::Fold, detail);
         }
-        // One that only waits for its next attempt may have been deferred since: its timer puts it back.
-        let under_way = |state: State| matches!(state, State::Open | State::ReadBack { .. });
-        if let Some((no, undo)) = self.undos.iter().find(|(_, undo)| under_way(undo.state)) {
-            out.push(
-                Invariant::I3,
-                format!("the rollback finishes while the undo of step {no} is {}", undo.state.word()),
-            );
+        if let Some((no, undo)) = self.undos.iter().find(|(no, undo)| self.goes_on(**no, undo.state)) {
+            let detail = format!("the rollback finishes while the undo of step {no} is {}", undo.state.word());
+            out.push(Invariant::I3, detail);
         }
         let left = |step: &&Step| {
             let undone = self.state_of(step.no) == State::Undone;
@@ -218,10 +214,24 @@ impl RunCheck {
                 format!("step {no} ({word}) is undone, though there is nothing to undo or it is not selected"),
             );
         }
-        let ran_tool = |no| self.fold.step(no).filter(|step| ran(step)).map(|step| &step.tool);
-        if let Some(later) = self.order.holder(no, (&step.tool, undo_tool), ran_tool) {
+        if let Some(later) = self.holder(step) {
             let detail = format!("step {no} is undone before step {later}, which must be undone or settled first");
             out.push(Invariant::I4, detail);
+        }
+    }
+
+    /// A later step that must be undone or settled before this one.
+    fn holder(&self, step: &Step) -> Option<StepNo> {
+        let ran_tool = |no| self.fold.step(no).filter(|step| ran(step)).map(|step| &step.tool);
+        self.order.holder(step.no, (&step.tool, step.undo_pin.as_ref().map(|pin| &pin.tool)), ran_tool)
+    }
+
+    /// An undo that goes on without a person. One that waits for its next attempt doesn't while something holds it back.
+    fn goes_on(&self, no: StepNo, state: State) -> bool {
+        match state {
+            State::Open | State::ReadBack { .. } => true,
+            State::Pause(_) => self.fold.step(no).is_some_and(|step| self.holder(step).is_none()),
+            State::Idle | State::Undone | State::GivenUp | State::Unknown => false,
         }
     }
 

@@ -223,6 +223,10 @@ fn a_rollback_that_claims_too_much_is_caught() {
     let mut story = Story::rolling_back(1);
     story.attempt('1', 1, 1).finish(false);
     story.violates(Invariant::I3, 0, "undo of step 1 is open");
+    let mut story = Story::rolling_back(1);
+    story.attempt('1', 1, 1).add(RUN, "undo.failed", &json!({"attempt": 1, "retry_at": time(1), "step": 1}));
+    story.finish(false);
+    story.violates(Invariant::I3, 0, "undo of step 1 is waiting for its next attempt");
 }
 
 #[test]

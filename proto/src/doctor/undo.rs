@@ -38,14 +38,6 @@ impl State {
             Self::Unknown => "of unknown outcome",
         }
     }
-
-    /// Goes on without a person.
-    pub(super) fn is_moving(self) -> bool {
-        match self {
-            Self::Open | Self::Pause(_) | Self::ReadBack { .. } => true,
-            Self::Idle | Self::Undone | Self::GivenUp | Self::Unknown => false,
-        }
-    }
 }
 
 /// One step's undo.
