@@ -117,7 +117,7 @@ fn boot(stage: &Stage, what: &str) {
 }
 
 fn main() {
-    let runs = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(10_000);
+    let runs = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(10_000);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let stage = Stage::new(dir.path(), Path::new(env!("CARGO_BIN_EXE_reversi")), &[("fs.yaml", MANIFESTS)]).unwrap();
     let began = Instant::now();

@@ -4,6 +4,7 @@
 //! `cargo bench --bench http`            5 s per row
 //! `cargo bench --bench http -- --long`  a million calls, latency by hundred thousands
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // figures for people
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -98,7 +99,7 @@ impl Connection {
             line.clear();
             self.stream.read_line(&mut line).unwrap();
             if status.is_empty() {
-                status = line.trim().to_owned();
+                line.trim().clone_into(&mut status);
             }
             let lower = line.to_ascii_lowercase();
             if let Some(value) = lower.strip_prefix("content-length:") {
@@ -166,12 +167,9 @@ fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    #[allow(clippy::cast_precision_loss)]
-    let seconds = ticks as f64 / 100.0;
-    seconds
+    ticks as f64 / 100.0
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn row(name: &str, pid: u32, address: &str, key: &str, connections: usize) -> (f64, u64) {
     load_for(address, key, connections, u64::MAX, 1);
     let cpu = cpu_seconds(pid);
@@ -224,7 +222,6 @@ fn agent_key(address: &str, admin: &str) -> String {
     })
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn main() {
     if std::env::var_os("REVERSI_BENCH_SERVER").is_some() {
         return serve_from_memory();

@@ -55,8 +55,8 @@ async fn check(stage: &Stage, acked: &str) -> anyhow::Result<()> {
         return Ok(());
     };
     let admin = stage.admin(&daemon)?;
-    let state = Api::read(&admin, &format!("/v1/runs/{run}")).await?;
-    let steps = state["steps"].as_array().context("no steps")?;
+    let found = Api::read(&admin, &format!("/v1/runs/{run}")).await?;
+    let steps = found["steps"].as_array().context("no steps")?;
     let step: usize = step.parse()?;
     ensure!(steps.len() >= step, "step {step} was acknowledged, the run has {}", steps.len());
     for step in &steps[..step] {

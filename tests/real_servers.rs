@@ -60,8 +60,8 @@ async fn undone(stage: &Stage, upstreams: Vec<Value>, calls: &[(&str, Value)]) -
     let operator = admin.with_role("olga", "operator").await.unwrap();
     let bot = admin.with_role("bot-1", "agent").await.unwrap();
     let scope = ["memory:read", "memory:write", "files:read", "files:write"];
-    let state = stage.data().with_extension("agent");
-    let agent = Agent::start(bot, upstreams, &state, &scope).await.unwrap();
+    let own = stage.data().with_extension("agent");
+    let agent = Agent::start(bot, upstreams, &own, &scope).await.unwrap();
     for (tool, args) in calls {
         let called = agent.call(tool, args.clone()).await.unwrap();
         assert_eq!(called.decision["decision"], "allow", "{}", called.decision);

@@ -50,7 +50,7 @@ impl Actor for Alarms {
         let now = self.world.clock.now();
         self.wake_due(now, woken);
         woken.ticks += 1;
-        if woken.ticks % SWEEP_TICKS == 0 {
+        if woken.ticks.is_multiple_of(SWEEP_TICKS) {
             self.sweep(now);
         }
         let (world, next) = (Arc::clone(&self.world), now.plus_ms(TICK_MS));

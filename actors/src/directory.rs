@@ -52,9 +52,8 @@ impl<A: Entity> Directory<A> {
         entry.sent.fetch_add(1, Ordering::SeqCst);
         entry.used_micros.store(now.micros(), Ordering::Relaxed);
         match entry.actor.send_message(message) {
-            Ok(()) => Ok(()),
             Err(MessagingErr::SendErr(message)) => Err(message),
-            Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => Ok(()),
+            Ok(()) | Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) => Ok(()),
         }
     }
 

@@ -197,7 +197,7 @@ impl<A: Entity> RactorActor for Host<A> {
             }
             Msg::Query(query) => query(&live.aggregate),
             Msg::Foreign(records) => self.fold_foreign(live, &records)?,
-            Msg::Wake => self.forget_handless(live),
+            Msg::Wake => Self::forget_handless(live),
             Msg::EffectEnded { effect, command } => {
                 if live.running.remove(&effect).is_some()
                     && let Some(command) = command
@@ -378,7 +378,7 @@ impl<A: Entity> Host<A> {
     }
 
     /// Effects without a task of their own (another actor was told) are wanted again after a wake.
-    fn forget_handless(&self, live: &mut Live<A>) {
+    fn forget_handless(live: &mut Live<A>) {
         live.running.retain(|_, handle| handle.is_some());
     }
 

@@ -1,4 +1,5 @@
 //! The daemon's core without disk and network: an agent's run, its rollback, and what upstreams can do to it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 

@@ -311,7 +311,7 @@ fn approval_and_who_gives_it() {
 fn requires_and_idempotency() {
     // A11, J3
     let m = one(&reader("requires: [a, {tool: b, status: succeeded}, {tool: c}]"));
-    assert_eq!(m.requires.iter().map(|tool| tool.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(m.requires.iter().map(reversi_proto::ids::ToolName::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
     refused(&reader("requires: [a, {tool: a}]"), Code::DuplicateRequire, "requires[1]");
     refused(&reader("requires: [t]"), Code::SelfReference, "requires");
     refused(&reader("requires: [{tool: a, status: failed}]"), Code::UnknownValue, "requires[0].status");

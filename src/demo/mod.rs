@@ -76,9 +76,14 @@ impl Tale {
     }
 
     fn chapter(&self, title: &str) {
-        if self.colour { println!("\n\x1b[1m{title}\x1b[0m") } else { println!("\n{title}") }
+        if self.colour {
+            println!("\n\x1b[1m{title}\x1b[0m");
+        } else {
+            println!("\n{title}");
+        }
     }
 
+    #[allow(clippy::unused_self)] // told by whoever tells the tale
     pub(crate) fn say(&self, text: &str) {
         println!("  {text}");
     }
@@ -87,9 +92,9 @@ impl Tale {
     pub(crate) fn claim(&mut self, holds: bool, text: &str) {
         let (mark, code) = if holds { ("ok", "32") } else { ("NOT SO", "31") };
         if self.colour {
-            println!("  \x1b[{code}m{mark}\x1b[0m  {text}")
+            println!("  \x1b[{code}m{mark}\x1b[0m  {text}");
         } else {
-            println!("  {mark}  {text}")
+            println!("  {mark}  {text}");
         }
         self.untrue += u32::from(!holds);
     }
@@ -149,8 +154,8 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
 
     tale.chapter("3. The rollback starts, and the daemon dies in the middle of it");
     operator.must(&format!("/v1/runs/{run}/rollback"), &json!({})).await?;
-    let state = stage.connector_state()?;
-    wait_for("the first inverse to be executed", || Ok(restores(&state)?.first().cloned())).await?;
+    let record = stage.connector_state()?;
+    wait_for("the first inverse to be executed", || Ok(restores(&record)?.first().cloned())).await?;
     daemon.kill()?;
     tale.say("the connector executed the first inverse and withheld its answer; then: kill -9 of the daemon");
     tale.say("nobody has recorded how that inverse ended");

@@ -47,7 +47,7 @@ pub(super) fn of_the_ledger(stage: &Stage, exported: &str, key: &str, tale: &mut
 
     let lines: Vec<&str> = exported.lines().collect();
     let cut = stage.data().with_extension("cut.jsonl");
-    fs::write(&cut, lines[..lines.len().saturating_sub(3)].iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    fs::write(&cut, lines[..lines.len().saturating_sub(3)].join("\n") + "\n")?;
     let (plain, _, _) = stage.reversi(&["verify", &cut.display().to_string()])?;
     let (code, out, err) = stage.reversi(&[&["verify", &cut.display().to_string()][..], &strict].concat())?;
     tale.say(&format!(

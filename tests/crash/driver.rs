@@ -290,7 +290,7 @@ impl Driver {
     }
 
     /// As if nothing had happened: the tree, each inverse, the ledger, the invariants.
-    pub(crate) fn as_if_nothing_had_happened(mut self, report: &Value) {
+    pub(crate) fn assert_nothing_happened(mut self, report: &Value) {
         let log = self.log();
         assert_eq!(tree_hash(&self.stage.sandbox()).unwrap(), self.before, "{report}\n{log}");
         assert_eq!(report["compensated"].as_array().unwrap().len(), 6, "{report}");

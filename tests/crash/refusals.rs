@@ -52,7 +52,7 @@ async fn a_lost_event_store_is_rebuilt() {
         driver.end(true);
         damage(&driver.stage.data().join("db"));
         assert_eq!(driver.report(&run).await, report, "the same state from the segments alone");
-        driver.as_if_nothing_had_happened(&report);
+        driver.assert_nothing_happened(&report);
     }
 }
 

@@ -87,13 +87,12 @@ impl State {
         let seq = self.records.len() as Seq;
         let ts = now.max(self.last_ts);
         let mut line = Vec::new();
-        match run_prev {
-            Some(run_prev) => new.draft.stamp(seq, self.prev, run_prev, ts, &mut line),
-            None => {
-                let mut draft = new.draft.clone();
-                draft.set_run_seq(self.no_run.0);
-                draft.stamp(seq, self.prev, self.no_run.1, ts, &mut line);
-            }
+        if let Some(run_prev) = run_prev {
+            new.draft.stamp(seq, self.prev, run_prev, ts, &mut line);
+        } else {
+            let mut draft = new.draft.clone();
+            draft.set_run_seq(self.no_run.0);
+            draft.stamp(seq, self.prev, self.no_run.1, ts, &mut line);
         }
         let (leaf, line): (Hash, Arc<[u8]>) = (leaf(&line), line.into());
         if run_prev.is_none() {
