@@ -93,7 +93,7 @@ fn median(mut samples: Vec<Sample>) -> Sample {
 /// next segment, and a disk that has rested is faster than one that has just been filled.
 fn settle(begun: Instant) {
     while begun.elapsed() < SETTLE {
-        std::thread::park_timeout(SETTLE - begun.elapsed());
+        std::thread::park_timeout(SETTLE.saturating_sub(begun.elapsed()));
     }
 }
 
