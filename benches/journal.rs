@@ -2,7 +2,7 @@
 //! the same run: a plain file with one writer thread and group commit of the same bytes, appended to and zero-filled.
 //!
 //! `cargo bench -p reversi-actors --bench journal`; `REVERSI_BENCH_SECONDS` (3), `REVERSI_BENCH_ROUNDS` (3),
-//! `REVERSI_BENCH_DIR` (the system's temporary directory, which must be a real disk).
+//! `REVERSI_BENCH_ONLY` (one number of concurrent appenders), `REVERSI_BENCH_DIR` (the system's temporary directory, which must be a real disk).
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use reversi_proto::ledger::{Draft, run_genesis};
 use reversi_proto::wake::Wake;
 use tokio::sync::{mpsc, oneshot};
 
-const CONCURRENT: [usize; 4] = [1, 16, 64, 256];
+const CONCURRENT: [u64; 4] = [1, 16, 64, 256];
 const PRIVATE_BYTES: usize = 100;
 const LINE_BYTES: usize = 600;
 /// What a record takes in a segment: its head, one stream, line and private part.
@@ -43,7 +43,9 @@ fn main() {
         "durable appends of about {STORED_BYTES} B, {} s a sample, median of {rounds}; a ratio's range is over the rounds",
         time.as_secs()
     );
-    for concurrent in CONCURRENT {
+    let only = number("REVERSI_BENCH_ONLY", 0);
+    for concurrent in CONCURRENT.into_iter().filter(|concurrent| only == 0 || *concurrent == only) {
+        let concurrent = usize::try_from(concurrent).unwrap();
         let mut samples: [Vec<Sample>; 4] = Default::default();
         for round in 0..rounds {
             // Whoever comes after another's clean-up has a slower disk, so the order changes from round to round. The
@@ -132,7 +134,7 @@ async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled:
     let (queue, mut waiting) = mpsc::channel::<Waiting>(4096);
     let writer = std::thread::spawn(move || {
         let (mut at, mut count, mut bytes, mut replies) = (0, 0, Vec::new(), Vec::new());
-        let mut before = 0;
+        let (mut before, mut syncs, mut syncing) = (0, 0_u32, Duration::ZERO);
         while let Some(first) = waiting.blocking_recv() {
             let woken = Instant::now();
             while waiting.len() + 1 < before && woken.elapsed() < Duration::from_micros(100) {
@@ -150,7 +152,9 @@ async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled:
                 at = 0;
             }
             file.write_all_at(&bytes, at).unwrap();
+            let sync = Instant::now();
             file.sync_data().unwrap();
+            (syncs, syncing) = (syncs + 1, syncing + sync.elapsed());
             at += bytes.len() as u64;
             bytes.clear();
             before = replies.len();
@@ -159,6 +163,7 @@ async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled:
                 let _ = reply.send(count);
             }
         }
+        (count / u64::from(syncs.max(1)), syncing / syncs.max(1))
     });
     let (cpu, begun) = (cpu_micros(), Instant::now());
     let client = |_| {
@@ -175,9 +180,10 @@ async fn plain_file(base: &Path, concurrent: usize, time: Duration, zero_filled:
             latencies
         })
     };
-    let sample = collect((0..concurrent).map(client).collect(), cpu, begun).await;
+    let mut sample = collect((0..concurrent).map(client).collect(), cpu, begun).await;
     drop(queue);
-    tokio::task::spawn_blocking(move || writer.join().unwrap()).await.unwrap();
+    let (a_sync, sync) = tokio::task::spawn_blocking(move || writer.join().unwrap()).await.unwrap();
+    sample.note = format!("{a_sync} records a sync, {:.2} ms each", sync.as_secs_f64() * 1e3);
     sample
 }
 
