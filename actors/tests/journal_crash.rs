@@ -43,7 +43,9 @@ async fn victim() {
             match journal.append(request).await {
                 Ok(appended) => {
                     run.took(&appended);
-                    writeln!(acked, "{} {}", appended[0].seq, appended[0].leaf).unwrap();
+                    // In one write: a line cut in two by a kill would run into the next victim's first.
+                    let line = format!("{} {}\n", appended[0].seq, appended[0].leaf);
+                    acked.write_all(line.as_bytes()).unwrap();
                 }
                 // A full disk is no reason to fall over.
                 Err(AppendError::Full) => std::fs::write(Path::new(&root).join("full"), "").unwrap(),
