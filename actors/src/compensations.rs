@@ -84,6 +84,13 @@ impl Entity for Undo {
         Some(work)
     }
 
+    fn is_once(effect: &UndoEffect) -> bool {
+        match effect {
+            UndoEffect::Call { .. } => true,
+            UndoEffect::ReadBack { .. } => false,
+        }
+    }
+
     fn effect_died(&self, effect: &UndoEffect) -> Option<UndoCommand> {
         match *effect {
             UndoEffect::Call { attempt } => {
