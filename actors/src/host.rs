@@ -189,6 +189,10 @@ impl<A: Entity> RactorActor for Host<A> {
         live: &mut Live<A>,
     ) -> Result<(), ActorProcessingErr> {
         live.handled += 1;
+        if live.handled == 1 {
+            // What was published between the load and the entry in the directory was told to nobody.
+            self.catch_up(live)?;
+        }
         match message {
             Msg::Command { actor, command, reply } => {
                 let answer = self.execute(live, &actor, &command).await;
