@@ -78,10 +78,22 @@ impl Entity for Undo {
     ) -> Option<impl Future<Output = Option<UndoCommand>> + Send + 'static> {
         let (world, run, step) = (Arc::clone(world), self.run().clone(), self.step());
         let work: Pin<Box<dyn Future<Output = Option<UndoCommand>> + Send>> = match *effect {
-            UndoEffect::Call { attempt } => Box::pin(call_inverse(world, run, step, attempt)),
+            UndoEffect::Call { attempt } => {
+                // From now on, and not only once the task has come so far: an actor that is restarted meanwhile must
+                // not believe that nothing is being called.
+                let calling = Calling::begin(&world, UndoKey(run.clone(), step));
+                Box::pin(call_inverse(world, run, (step, attempt), calling))
+            }
             UndoEffect::ReadBack { attempt, read, at } => Box::pin(read_back(world, run, step, (attempt, read), at)),
         };
         Some(work)
+    }
+
+    fn is_once(effect: &UndoEffect) -> bool {
+        match effect {
+            UndoEffect::Call { .. } => true,
+            UndoEffect::ReadBack { .. } => false,
+        }
     }
 
     fn effect_died(&self, effect: &UndoEffect) -> Option<UndoCommand> {
@@ -171,13 +183,21 @@ fn idempotency_key(world: &World, run: &RunId, step: u32) -> String {
 }
 
 /// The intent is durable; now the world.
-async fn call_inverse(world: Arc<World>, run: RunId, step: u32, attempt: u32) -> Option<UndoCommand> {
+async fn call_inverse(
+    world: Arc<World>,
+    run: RunId,
+    (step, attempt): (u32, u32),
+    calling: Option<Calling>,
+) -> Option<UndoCommand> {
+    let Some(_calling) = calling else {
+        let end = CallEnd::KnownFailure("the call of an earlier attempt is not over yet".to_owned());
+        return Some(UndoCommand::CallEnded { attempt, end });
+    };
     let end = match fetch_spec(&world, &run, step).await {
         // Nothing was called.
         Err(error) => CallEnd::KnownFailure(error),
         Ok(spec) => {
             World::count(&world.counters.undo_calls);
-            let _calling = Calling::begin(&world, UndoKey(run.clone(), step));
             let key = Some(idempotency_key(&world, &run, step));
             let call = ToolCall { tool: spec.tool, args: spec.args, idempotency_key: key, timeout_ms: spec.timeout_ms };
             failpoint!("undo.before_call");

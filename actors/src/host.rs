@@ -25,6 +25,8 @@ use crate::world::World;
 const CONFLICT_ROUNDS_MAX: u32 = 16;
 /// First and longest wait before an internal command is tried again, in milliseconds.
 const INTERNAL_BACKOFF_MS: (u64, u64) = (20, 5_000);
+/// How often another entity may fail to answer an internal command's question before it comes to nothing.
+const LOST_ROUNDS_MAX: u32 = 8;
 /// Before a deadline whose command came to nothing is tried again, in milliseconds.
 const DUE_AGAIN_MS: u64 = 1_000;
 
@@ -59,6 +61,9 @@ pub(crate) trait Entity: Aggregate + Sized {
         world: &Arc<World>,
         effect: &Self::Effect,
     ) -> Option<impl Future<Output = Option<Self::Command>> + Send + 'static>;
+
+    /// Started only by the incarnation that appended its intent, and once: never again for the same intent.
+    fn is_once(effect: &Self::Effect) -> bool;
 
     /// The command that an effect ends in when its task dies.
     fn effect_died(&self, effect: &Self::Effect) -> Option<Self::Command>;
@@ -141,6 +146,8 @@ pub(crate) struct Live<A: Entity> {
     timer: Option<(Timestamp, AbortHandle)>,
     /// A deadline whose command came to nothing is not tried again before then.
     not_before: Timestamp,
+    /// This incarnation appended the intent that is open, and has not started its effect yet.
+    intent_is_ours: bool,
     handled: u64,
 }
 
@@ -159,6 +166,7 @@ impl<A: Entity> RactorActor for Host<A> {
             running: BTreeMap::new(),
             timer: None,
             not_before: Timestamp::default(),
+            intent_is_ours: false,
             handled: 0,
         };
         self.catch_up(&mut live)?;
@@ -181,6 +189,10 @@ impl<A: Entity> RactorActor for Host<A> {
         live: &mut Live<A>,
     ) -> Result<(), ActorProcessingErr> {
         live.handled += 1;
+        if live.handled == 1 {
+            // What was published between the load and the entry in the directory was told to nobody.
+            self.catch_up(live)?;
+        }
         match message {
             Msg::Command { actor, command, reply } => {
                 let answer = self.execute(live, &actor, &command).await;
@@ -197,7 +209,10 @@ impl<A: Entity> RactorActor for Host<A> {
             }
             Msg::Query(query) => query(&live.aggregate),
             Msg::Foreign(records) => self.fold_foreign(live, &records)?,
-            Msg::Wake => Self::forget_handless(live),
+            Msg::Wake => {
+                Self::forget_handless(live);
+                self.give_up_lost_intent(live).await;
+            }
             Msg::EffectEnded { effect, command } => {
                 if live.running.remove(&effect).is_some()
                     && let Some(command) = command
@@ -286,9 +301,16 @@ impl<A: Entity> Host<A> {
     /// An internal command is never given up: a conflict that lasts or a full disk only delays it.
     async fn internal(&self, live: &mut Live<A>, command: A::Command) {
         let (mut wait_ms, longest_ms) = INTERNAL_BACKOFF_MS;
+        let mut lost = 0;
         loop {
             match self.execute(live, &Actor::system(), &command).await {
-                Err(HostError::Busy | HostError::Full | HostError::Journal(_)) => {
+                Err(HostError::Lost) if lost == LOST_ROUNDS_MAX => {
+                    tracing::warn!(entity = %live.key, kind = A::KIND, "an internal command was lost too often");
+                    return;
+                }
+                Err(error @ (HostError::Busy | HostError::Full | HostError::Journal(_) | HostError::Lost)) => {
+                    // Another entity failed while it was asked: it is started again, and the outcome must not go with it.
+                    lost += u32::from(matches!(error, HostError::Lost));
                     let until = self.world.clock.now().plus_ms(wait_ms);
                     self.world.clock.sleep_until(until).await;
                     wait_ms = (wait_ms * 2).min(longest_ms);
@@ -326,7 +348,10 @@ impl<A: Entity> Host<A> {
             match self.world.journal.append(request).await {
                 Ok(appended) => {
                     // Durable; now memory.
+                    let was_open = live.aggregate.abandon_open_intent().is_some();
                     Self::fold_own(live, actor, &decision, &appended);
+                    let is_open = live.aggregate.abandon_open_intent().is_some();
+                    live.intent_is_ours = is_open && (live.intent_is_ours || !was_open);
                     live.keys = Some(keys);
                     A::at_append(command, false);
                     return Ok(decision.answer);
@@ -382,6 +407,15 @@ impl<A: Entity> Host<A> {
         live.running.retain(|_, handle| handle.is_some());
     }
 
+    /// An open intent whose effect doesn't run any more, and whose outcome could not be recorded: as after a restart,
+    /// nobody can know what became of it.
+    async fn give_up_lost_intent(&self, live: &mut Live<A>) {
+        let running = live.running.iter().any(|(effect, handle)| A::is_once(effect) && handle.is_some());
+        if let (false, Some(command)) = (running, live.aggregate.abandon_open_intent()) {
+            self.internal(live, command).await;
+        }
+    }
+
     /// Starts what the state wants and stops what it no longer wants; arms the timer.
     fn settle(&self, live: &mut Live<A>) {
         let wanted: BTreeSet<A::Effect> = live.aggregate.effects().into_iter().collect();
@@ -394,7 +428,8 @@ impl<A: Entity> Host<A> {
         });
         for effect in wanted {
             if !live.running.contains_key(&effect) {
-                let handle = self.start(live, &effect);
+                let may_start = !A::is_once(&effect) || std::mem::take(&mut live.intent_is_ours);
+                let handle = if may_start { self.start(live, &effect) } else { None };
                 live.running.insert(effect, handle);
             }
         }

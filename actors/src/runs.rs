@@ -78,6 +78,10 @@ impl Entity for Run {
         }
     }
 
+    fn is_once(_effect: &RunEffect) -> bool {
+        false
+    }
+
     fn effect_died(&self, _effect: &RunEffect) -> Option<RunCommand> {
         None
     }

@@ -89,9 +89,10 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
-    pub(crate) fn begin(world: &Arc<World>, key: UndoKey) -> Self {
-        world.calling.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
-        Self { world: Arc::clone(world), key }
+    /// None while another call of the same inverse is not over.
+    pub(crate) fn begin(world: &Arc<World>, key: UndoKey) -> Option<Self> {
+        let first = world.calling.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        first.then(|| Self { world: Arc::clone(world), key })
     }
 }
 

@@ -286,7 +286,33 @@ async fn a_tail_cut_below_the_store_is_refused() {
     assert_eq!((journal.head(), journal.version(&run.stream()).unwrap()), (2, Some(1)));
     drop(journal);
     bed.config.accept_restored_storage = false;
+    // A crash or a restart makes no whole ledger of a copy: only the person who deletes the file does.
+    assert!(bed.open().was_restored());
+    assert!(bed.open().was_restored());
+    std::fs::remove_file(bed.dir().join("restored-copy")).unwrap();
     assert!(!bed.open().was_restored());
+}
+
+#[tokio::test]
+async fn segments_older_than_the_clean_stop_mark_are_a_restored_copy_too() {
+    let mut bed = Bed::new();
+    let journal = bed.open();
+    let mut run = Run::new(&journal, "a");
+    run.step(&journal).await;
+    journal.close().await.unwrap();
+    let saved = bed.root.path().join("saved");
+    copy_dir(&bed.dir().join("ledger"), &saved);
+    let journal = bed.open();
+    run.step(&journal).await;
+    journal.close().await.unwrap();
+    // Only the segments are put back, and the event store is gone.
+    std::fs::remove_dir_all(bed.dir().join("ledger")).unwrap();
+    std::fs::remove_dir_all(bed.dir().join("db")).unwrap();
+    copy_dir(&saved, &bed.dir().join("ledger"));
+    let error = bed.try_open().err().unwrap();
+    assert!(matches!(error, JournalError::Restored { .. }), "{error}");
+    bed.config.accept_restored_storage = true;
+    assert!(bed.open().was_restored());
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The daemon's core without disk and network: an agent's run, its rollback, and what upstreams can do to it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -62,6 +63,12 @@ const MANIFESTS: &str = r#"
 struct Script {
     answers: Mutex<BTreeMap<String, VecDeque<CallOutcome>>>,
     calls: Mutex<Vec<ToolCall>>,
+    /// This many questions about earlier calls end in a panic of whoever asks: a run's actor.
+    panics: AtomicU32,
+    /// The next call sets `panics` to this.
+    panics_after_call: AtomicU32,
+    /// Calls are never answered.
+    hangs: AtomicBool,
 }
 
 impl Script {
@@ -85,10 +92,16 @@ impl ToolCaller for Script {
     async fn call(&self, call: ToolCall) -> CallOutcome {
         let tool = call.tool.as_str().to_owned();
         self.calls.lock().unwrap().push(call);
+        self.panics.fetch_add(self.panics_after_call.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let scripted = self.answers.lock().unwrap().get_mut(&tool).and_then(VecDeque::pop_front);
         scripted.unwrap_or_else(|| success(r#"{"before":true}"#))
     }
     fn earlier_calls_are_over(&self, _tool: &ToolName) -> bool {
+        let left = self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(left.is_err(), "on purpose");
         true
     }
     async fn shutdown(&self) {}
@@ -221,8 +234,10 @@ impl Daemon {
 
     async fn settled(&self, run: &RunId) -> Report {
         for _ in 0..20_000 {
-            let report = self.service.report(&self.operator, run).await.unwrap();
-            if report.status != "rolling_back" {
+            // A run whose actor is being started again gives no report.
+            if let Ok(report) = self.service.report(&self.operator, run).await
+                && report.status != "rolling_back"
+            {
                 return report;
             }
             tokio::task::yield_now().await;
@@ -389,4 +404,37 @@ async fn a_new_daemon_on_the_same_journal_goes_on() {
     let report = daemon.rollback(&run).await;
     assert!(report.complete, "{report:?}");
     assert_eq!(report.compensated.len(), 2);
+}
+
+#[tokio::test]
+async fn an_outcome_that_could_not_be_recorded_at_once_is_no_reason_to_call_again() {
+    let daemon = Daemon::start().await;
+    let run = daemon.run().await;
+    daemon.step(&run, "pay.charge", "{}", r#"{"id":"c1"}"#).await;
+    // The run's actor dies when the undo's asks it where the outcome goes.
+    daemon.tools.panics_after_call.store(1, Ordering::SeqCst);
+    let report = daemon.rollback(&run).await;
+    assert_eq!(daemon.tools.panics.load(Ordering::SeqCst), 0, "the run's actor did fail");
+    assert_eq!(daemon.tools.calls_of("pay.refund"), 1, "the inverse was called twice");
+    assert!(report.complete, "{report:?}");
+}
+
+#[tokio::test]
+async fn an_intent_that_could_not_be_given_up_at_once_is_no_reason_to_call_again() {
+    let mut daemon = Daemon::start().await;
+    let run = daemon.run().await;
+    let paid = daemon.step(&run, "pay.charge", "{}", r#"{"id":"c1"}"#).await;
+    daemon.tools.hangs.store(true, Ordering::SeqCst);
+    let start = NewRollback::default();
+    daemon.service.rollback(&daemon.operator, &run, start, Retry::default()).await.unwrap();
+    while daemon.tools.calls_of("pay.refund") == 0 {
+        tokio::task::yield_now().await;
+    }
+    daemon.tools.hangs.store(false, Ordering::SeqCst);
+    daemon.tools.panics.store(1, Ordering::SeqCst);
+    daemon.restart().await;
+    let report = daemon.settled(&run).await;
+    assert_eq!(daemon.tools.panics.load(Ordering::SeqCst), 0, "the run's actor did fail");
+    assert_eq!(daemon.tools.calls_of("pay.refund"), 1, "the inverse was called twice");
+    assert_eq!(report.undo_uncertain[0].step, paid);
 }

@@ -254,6 +254,11 @@ impl Driver {
         }
     }
 
+    /// Starts a rollback and does not wait for it.
+    pub(crate) async fn ask_for_rollback(&mut self, run: &str) {
+        self.post(Who::Operator, &format!("/v1/runs/{run}/rollback"), json!({})).await;
+    }
+
     /// Rolls back, settling as an operator who looks at the world, until the report says complete.
     pub(crate) async fn roll_back(&mut self, run: &str) -> Value {
         let path = format!("/v1/runs/{run}/rollback");

@@ -112,7 +112,7 @@ fn cut_the_tail_of(stage: &Stage) {
 async fn an_older_copy_under_a_newer_checkpoint_is_refused_and_parks_rollbacks_when_accepted() {
     let mut driver = Driver::new(&[]).await;
     driver.up().await;
-    driver.session().await;
+    let undone = driver.session().await;
     driver.end(true);
     let (data, old) = (driver.stage.data(), driver.stage.data().with_extension("old"));
     copy(&data, &old);
@@ -124,6 +124,26 @@ async fn an_older_copy_under_a_newer_checkpoint_is_refused_and_parks_rollbacks_w
     let said = refused(&driver.stage);
     assert!(said.contains("--accept-restored-storage"), "{said}");
     assert!(!run.is_empty());
+    let flags = vec!["--accept-restored-storage".to_owned()];
+    driver.stage.start(&Setting { test_tools: true, flags, ..Setting::default() }).unwrap().kill().unwrap();
+    // The next start knows it too, although nothing is newer than the ledger any more.
+    driver.up().await;
+    driver.ask_for_rollback(&undone).await;
+    for _ in 0..100 {
+        assert_eq!(driver.report(&undone).await["status"], "rolling_back");
+    }
+    assert_eq!(driver.executions("fs.restore"), 0, "a parked rollback called an inverse");
+    driver.end(true);
+    fs::remove_file(data.join("restored-copy")).unwrap();
+    let since = std::time::Instant::now();
+    let report = loop {
+        let report = driver.report(&undone).await;
+        if report["status"] != "rolling_back" {
+            break report;
+        }
+        assert!(since.elapsed().as_secs() < 120, "a rollback stays parked for ever: {report}");
+    };
+    driver.as_if_nothing_had_happened(&report);
 }
 
 fn copy(from: &Path, to: &Path) {

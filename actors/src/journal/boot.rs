@@ -22,6 +22,8 @@ use super::{CheckpointSink, Config, JournalError, MissingKeys, NewRecord, signin
 use crate::clock::Clock;
 use crate::failpoint::failpoint;
 
+/// Says that the ledger is a restored copy.
+const PARKED_NAME: &str = "restored-copy";
 /// How far ahead of the wall clock the newest record may be.
 const AHEAD_MS_MAX: u64 = 24 * 3600 * 1000;
 
@@ -104,14 +106,16 @@ pub(crate) fn boot(
     let signer = signing::open(&config.dir.join("keys"), &config.origin, ledger)?;
     let mut keys = KeyFile::open(&config.keys_file(), false)?;
     // Everything up to here, and these checks, only looked.
-    let clean = mark_holds(config, &found, mark.as_ref())?;
+    let (clean, cut) = mark_holds(config, &found, mark.as_ref())?;
     let boot_id = boot_id(config);
     let untouched = clean && mark.is_some_and(|mark| mark.store == index::files_of(&config.store_dir()));
     let same_boot = !boot_id.is_empty() && last_boot.as_deref() == Some(&boot_id);
     let (store, behind) = trusted_store(config, &found, untouched, clean || same_boot)?;
-    let restored = behind | witness_is_ahead(config, &found, &signer)?;
+    let restored = cut | behind | witness_is_ahead(config, &found, &signer)?;
     check_clock(config, clock, found.scan.chain.ts)?;
 
+    // Before anything that lets a later start find nothing wrong.
+    let restored = park(config, restored)?;
     files::remove_if_there(&Mark::path(config)).map_err(JournalError::io("remove", &config.dir))?;
     if !clean {
         keys.rewrite()?;
@@ -250,14 +254,32 @@ impl Found {
     }
 }
 
-/// Whether the last stop was clean and left exactly these segments.
-fn mark_holds(config: &Config, found: &Found, mark: Option<&Mark>) -> Result<bool, JournalError> {
-    let Some(mark) = mark else { return Ok(false) };
+/// Whether the last stop was clean and left exactly these segments, and whether it left more of them.
+fn mark_holds(config: &Config, found: &Found, mark: Option<&Mark>) -> Result<(bool, bool), JournalError> {
+    let Some(mark) = mark else { return Ok((false, false)) };
     let chain = &found.scan.chain;
-    if mark.head > chain.next && !config.accept_restored_storage {
+    let cut = mark.head > chain.next;
+    if cut && !config.accept_restored_storage {
         return Err(found.cut_off("the clean-stop mark", mark.head));
     }
-    Ok(mark.head == chain.next && mark.leaf == chain.leaf && found.scan.rest == Rest::Zeros)
+    Ok((mark.head == chain.next && mark.leaf == chain.leaf && found.scan.rest == Rest::Zeros, cut))
+}
+
+/// An accepted copy stays one: it lacks the same undos after a crash, a restart or an upgrade. So a file says that it is
+/// one until a person, who has looked, takes it away.
+fn park(config: &Config, restored: bool) -> Result<bool, JournalError> {
+    let path = config.dir.join(PARKED_NAME);
+    if restored {
+        let text = "This ledger is a copy that lacks its newest records, so rollbacks are parked: an undo that was done \
+                    could be done again.\nOnce every run that may be rolled back has been checked, stop the daemon and \
+                    delete this file.\n";
+        files::replace(&path, text.as_bytes()).map_err(JournalError::io("write", &path))?;
+    }
+    let parked = path.try_exists().map_err(JournalError::io("read", &path))?;
+    if parked {
+        tracing::warn!(file = %path.display(), "rollbacks are parked until this file is deleted and the daemon restarted");
+    }
+    Ok(parked)
 }
 
 /// The event store, if it can be trusted, and whether it has seen records that are gone now.

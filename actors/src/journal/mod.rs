@@ -196,7 +196,8 @@ pub trait Journal: Send + Sync + 'static {
     /// Signs a checkpoint over everything that is durable now, and writes it to the sink.
     async fn sign_checkpoint(&self) -> Result<SignedCheckpoint, JournalError>;
 
-    /// This boot accepted a ledger that is older than its own witnesses: rollbacks must be parked.
+    /// This boot, or one before that nobody has revoked, accepted a ledger that is older than its own witnesses:
+    /// rollbacks must be parked.
     fn was_restored(&self) -> bool;
 
     /// Whom to tell of durable batches; replaces an earlier one. Batches that are already durable are not told again.

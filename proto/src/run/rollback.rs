@@ -219,7 +219,9 @@ impl Run {
                     .map(|(step, _)| RunEffect::DriveUndo(step.no))
                     .collect();
                 // What waits for a person ends the rollback for now; the person's word goes on with it.
-                let moving = turns.iter().any(|(_, turn)| *turn == Turn::Moving);
+                // A held undo whose timer runs is put back when it fires: no record of it may come after the end.
+                let moves = |step: &Step| step.undo.as_deref().is_some_and(Undo::is_moving);
+                let moving = turns.iter().any(|(step, turn)| *turn == Turn::Moving || moves(step));
                 if ready.is_empty() && !moving { vec![RunEffect::FinishRollback] } else { ready }
             }
             RunStatus::Sealed | RunStatus::PartlyRolledBack | RunStatus::RolledBack
