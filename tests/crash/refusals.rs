@@ -143,7 +143,7 @@ async fn an_older_copy_under_a_newer_checkpoint_is_refused_and_parks_rollbacks_w
         }
         assert!(since.elapsed().as_secs() < 120, "a rollback stays parked for ever: {report}");
     };
-    driver.as_if_nothing_had_happened(&report);
+    driver.assert_nothing_happened(&report);
 }
 
 fn copy(from: &Path, to: &Path) {
