@@ -143,6 +143,8 @@ pub struct Status {
     pub disk_low: bool,
     /// Checkpoints that could not be written outside.
     pub sink_errors: u64,
+    /// The ledger is a restored copy: no rollback goes on.
+    pub rollbacks_parked: bool,
 }
 
 /// A key to make.
@@ -422,6 +424,7 @@ impl Service {
             started_at: world.boot,
             disk_low: stats.disk_low,
             sink_errors: stats.sink_errors,
+            rollbacks_parked: world.parked,
         })
     }
 

@@ -40,6 +40,10 @@ pub(super) fn run(args: &StatusArgs, out: &mut Out) -> Result<ExitCode, Failure>
     for (bad, text) in [
         (status.disk_low, "the disk is nearly full: new work is refused until there is room".to_owned()),
         (status.sink_errors > 0, format!("{} checkpoints could not be written outside", status.sink_errors)),
+        (
+            status.rollbacks_parked,
+            "the ledger is a restored copy: rollbacks wait until the file restored-copy is deleted".to_owned(),
+        ),
         (!status.quarantined.is_empty(), format!("left alone after failures: {}", status.quarantined.join(", "))),
     ] {
         if bad {

@@ -145,6 +145,8 @@ pub(super) struct Status {
     pub(super) started_at: String,
     pub(super) disk_low: bool,
     pub(super) sink_errors: u64,
+    #[serde(default)]
+    pub(super) rollbacks_parked: bool,
 }
 
 /// The one answer that holds a key.

@@ -204,10 +204,15 @@ impl Driver {
         }
     }
 
+    /// How the daemon says that it is doing.
+    pub(crate) async fn status(&mut self) -> Value {
+        self.send(Who::Operator, "/v1/status", None).await.1
+    }
+
     /// Waits until the event store has caught up with the segments.
     pub(crate) async fn applied(&mut self) {
         let since = Instant::now();
-        while self.send(Who::Operator, "/v1/status", None).await.1["lag"] != 0 {
+        while self.status().await["lag"] != 0 {
             assert!(since.elapsed() < PATIENCE, "the event store never catches up");
             std::thread::sleep(Duration::from_millis(10));
         }

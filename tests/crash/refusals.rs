@@ -128,6 +128,7 @@ async fn an_older_copy_under_a_newer_checkpoint_is_refused_and_parks_rollbacks_w
     driver.stage.start(&Setting { test_tools: true, flags, ..Setting::default() }).unwrap().kill().unwrap();
     // The next start knows it too, although nothing is newer than the ledger any more.
     driver.up().await;
+    assert_eq!(driver.status().await["rollbacks_parked"], true);
     driver.ask_for_rollback(&undone).await;
     for _ in 0..100 {
         assert_eq!(driver.report(&undone).await["status"], "rolling_back");

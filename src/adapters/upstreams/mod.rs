@@ -33,6 +33,7 @@ impl Upstreams {
         config::check(&configs)?;
         let all: Vec<Arc<Upstream>> =
             configs.into_iter().map(|config| Arc::new(Upstream::new(config, state_dir))).collect();
+        end_strangers(&all, state_dir).await;
         for upstream in &all {
             // Before anything is called: a child of a killed daemon may still be executing a call.
             upstream.end_leftover().await;
@@ -59,6 +60,21 @@ impl Upstreams {
     /// The upstream that serves a tool, and the server's own name for it. The first one configured wins.
     fn find(&self, tool: &ToolName) -> Option<(&Arc<Upstream>, String)> {
         self.all.iter().find_map(|upstream| Some((upstream, upstream.serves(tool.as_str())?)))
+    }
+}
+
+/// Ends children of an upstream that had another name, or a command and not a URL, when an earlier daemon ran: they may
+/// still be executing a call of a tool that another upstream serves now.
+async fn end_strangers(all: &[Arc<Upstream>], state_dir: &Path) {
+    for entry in std::fs::read_dir(state_dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_pid_file = path.extension().is_some_and(|extension| extension == "pid");
+        if is_pid_file
+            && !all.iter().any(|upstream| upstream.keeps(&path))
+            && let Err(error) = process::end_leftover(&path).await
+        {
+            tracing::warn!(%error, "a child of an upstream that is not configured any more can't be ended");
+        }
     }
 }
 
@@ -109,4 +125,20 @@ impl ToolCaller for Upstreams {
 )]
 async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_child_of_an_upstream_that_was_renamed_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("0123456789abcdef.pid");
+        let (mut child, group) = process::spawn("/bin/sleep", &["1000".to_owned()], &BTreeMap::new()).unwrap();
+        process::remember(&file, &group).unwrap();
+        Upstreams::start(Vec::new(), dir.path()).await.unwrap();
+        assert!(!file.exists());
+        assert!(!child.wait().await.unwrap().success());
+    }
 }

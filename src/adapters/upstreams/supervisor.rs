@@ -152,6 +152,11 @@ impl Upstream {
         becomes_true(&self.stopped).await;
     }
 
+    /// Whether the file says which child of this very upstream runs.
+    pub(super) fn keeps(&self, pid_file: &Path) -> bool {
+        self.config.command.is_some() && self.pid_file == pid_file
+    }
+
     /// Ends the child of an earlier daemon, if one still runs.
     pub(super) async fn end_leftover(&self) {
         if self.config.command.is_none() {
