@@ -23,6 +23,9 @@ use crate::ports::{CallOutcome, ToolCall};
 use crate::runs::chain_end;
 use crate::world::{Calling, UndoKey, World};
 
+/// Longest error text or value of an upstream that is sealed into a record, in bytes.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
 impl Entity for Undo {
     type Key = UndoKey;
     const KIND: &'static str = "undo";
@@ -164,6 +167,7 @@ fn narrow(error: HostError<reversi_proto::run::RunReject>) -> HostError<UndoReje
         HostError::Reject(_) | HostError::Lost => HostError::Lost,
         HostError::Busy => HostError::Busy,
         HostError::Full => HostError::Full,
+        HostError::TooLarge { bytes, bytes_max } => HostError::TooLarge { bytes, bytes_max },
         HostError::Closed => HostError::Closed,
         HostError::Quarantined => HostError::Quarantined,
         HostError::Codec(error) => HostError::Codec(error),
@@ -205,8 +209,8 @@ async fn call_inverse(
             failpoint!("undo.after_call");
             match outcome {
                 CallOutcome::Success { .. } => CallEnd::Success,
-                CallOutcome::KnownFailure { error } => CallEnd::KnownFailure(error),
-                CallOutcome::Unknown { error } => CallEnd::Unknown(error),
+                CallOutcome::KnownFailure { error } => CallEnd::KnownFailure(kept(&error)),
+                CallOutcome::Unknown { error } => CallEnd::Unknown(kept(&error)),
             }
         }
     };
@@ -244,7 +248,7 @@ async fn ask(world: &Arc<World>, read_back: &ReadBack) -> ReadEnd {
         failpoint!("verify.after_call");
         match outcome {
             CallOutcome::Success { result } => return compare(read_back, result.as_ref()),
-            CallOutcome::KnownFailure { error } | CallOutcome::Unknown { error } => last = error,
+            CallOutcome::KnownFailure { error } | CallOutcome::Unknown { error } => last = kept(&error),
         }
         if try_no < read_back.retries {
             let until = world.clock.now().plus_ms(doubled_ms(read_back.backoff_ms, try_no));
@@ -254,11 +258,19 @@ async fn ask(world: &Arc<World>, read_back: &ReadBack) -> ReadEnd {
     ReadEnd::Unavailable(last)
 }
 
+/// What is kept of an upstream's error text.
+fn kept(error: &str) -> String {
+    error.char_indices().take_while(|(at, _)| *at < KEPT_BYTES_MAX).map(|(_, character)| character).collect()
+}
+
 fn compare(read_back: &ReadBack, result: Option<&Canonical>) -> ReadEnd {
     let answer = result.map_or(serde_json::Value::Null, Canonical::value);
     let Some(mismatch) = read_back.expect.first_mismatch(&answer) else { return ReadEnd::Match };
     let Ok(expected) = Canonical::of(&mismatch.expected) else {
         return ReadEnd::Unavailable("the expected value has no canonical form".to_owned());
     };
-    ReadEnd::Mismatch { path: mismatch.path, expected, got: mismatch.got.and_then(|got| Canonical::of(&got).ok()) }
+    let got = mismatch.got.and_then(|got| Canonical::of(&got).ok());
+    // What is too large to keep would only keep the mismatch itself from being recorded.
+    let got = got.filter(|got| got.as_str().len() <= KEPT_BYTES_MAX);
+    ReadEnd::Mismatch { path: mismatch.path, expected, got }
 }

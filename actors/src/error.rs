@@ -127,6 +127,7 @@ impl From<HostError<RunReject>> for ServiceError {
             HostError::Reject(reject) => code_of(reject),
             HostError::Busy => Code::Busy,
             HostError::Full => Code::DiskFull,
+            HostError::TooLarge { .. } => Code::LimitReached,
             HostError::Closed => Code::Stopping,
             HostError::Lost => Code::RequestLost,
             HostError::Quarantined => Code::Quarantined,

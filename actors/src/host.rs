@@ -93,6 +93,14 @@ pub enum HostError<R: std::error::Error + 'static> {
     /// No room for it; nothing was done.
     #[error("the disk is nearly full: new work is refused until there is room, outcomes are still taken")]
     Full,
+    /// More than a batch of the ledger can hold; nothing was done.
+    #[error("the request holds {bytes} bytes, more than the {bytes_max} that the ledger takes at once")]
+    TooLarge {
+        /// What it holds.
+        bytes: usize,
+        /// What there may be.
+        bytes_max: usize,
+    },
     /// The daemon is stopping, or can't write any more.
     #[error("the daemon is stopping")]
     Closed,
@@ -358,9 +366,10 @@ impl<A: Entity> Host<A> {
                 }
                 Err(AppendError::Conflict { .. }) => self.catch_up(live)?,
                 Err(AppendError::Full) => return Err(HostError::Full),
-                Err(AppendError::Closed | AppendError::Mixed | AppendError::TooLarge { .. }) => {
-                    return Err(HostError::Closed);
+                Err(AppendError::TooLarge { bytes, bytes_max }) => {
+                    return Err(HostError::TooLarge { bytes, bytes_max });
                 }
+                Err(AppendError::Closed | AppendError::Mixed) => return Err(HostError::Closed),
             }
         }
         Err(HostError::Busy)

@@ -170,6 +170,7 @@ pub(crate) fn widen<R: std::error::Error>(error: HostError<std::convert::Infalli
         HostError::Reject(never) => match never {},
         HostError::Busy => HostError::Busy,
         HostError::Full => HostError::Full,
+        HostError::TooLarge { bytes, bytes_max } => HostError::TooLarge { bytes, bytes_max },
         HostError::Closed => HostError::Closed,
         HostError::Lost => HostError::Lost,
         HostError::Quarantined => HostError::Quarantined,
