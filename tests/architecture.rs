@@ -139,3 +139,23 @@ fn every_source_file_says_what_it_is() {
         assert!(text.starts_with("//!"), "{} must start with a line of //!", file.display());
     }
 }
+
+#[test]
+fn every_code_is_documented() {
+    let page = fs::read_to_string(root().join("docs/errors/README.md")).unwrap();
+    let mut codes: Vec<String> = reversi_actors::error::Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
+    // The edge's own, and those of blocked calls: string literals of the form `word.word` where they are made.
+    for file in ["src/http/problem.rs", "proto/src/run/begin.rs"] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let code = |part: &&str| {
+            let (Some((head, tail)), false) = (part.split_once('.'), part.contains(' ')) else { return false };
+            let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            word(head) && word(tail)
+        };
+        codes.extend(text.split('"').skip(1).step_by(2).filter(code).map(str::to_owned));
+    }
+    assert!(codes.len() > 30, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("| `{code}` |")), "docs/errors/README.md lacks {code}");
+    }
+}

@@ -15,6 +15,8 @@ use crate::failpoint::failpoint;
 
 /// sled gets what it holds in its own buffers to the kernel at least this often while there is work.
 const FLUSH_RECORDS: u64 = 50_000;
+/// sled is flushed when nothing new has come for this long.
+const FLUSH_AFTER: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Reads on from what has been applied.
 pub(crate) struct Feed {
@@ -105,7 +107,7 @@ impl Feed {
 /// The thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut feed: Feed) {
     let mut unflushed = 0;
-    while wait(shared) {
+    while let Some(work) = wait(shared, unflushed > 0) {
         let applied = shared.applied.load(Ordering::SeqCst);
         let turn = shared.index().and_then(|index| {
             let (now, names) =
@@ -114,7 +116,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut feed: Feed) {
             shared.tail.remove(names.iter().map(String::as_str), now);
             shared.applied.store(now, Ordering::SeqCst);
             unflushed += now - applied;
-            if unflushed >= FLUSH_RECORDS {
+            if unflushed >= FLUSH_RECORDS || work == Work::Flush {
                 unflushed = 0;
                 index.flush()?;
             }
@@ -132,25 +134,42 @@ pub(crate) fn run(shared: &Arc<Shared>, mut feed: Feed) {
     }
 }
 
-/// Waits until there is a portion worth applying; false: the journal stops.
-fn wait(shared: &Shared) -> bool {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// There is a portion worth applying.
+    Apply,
+    /// Nothing new for a while: what was applied can leave sled's buffers, so that a kill loses little of it, and a
+    /// tail that is cut off later is noticed.
+    Flush,
+}
+
+/// Waits until there is work; None: the journal stops. `unflushed`: sled holds applied records in its buffers only.
+fn wait(shared: &Shared, unflushed: bool) -> Option<Work> {
     let config = &shared.config;
     let lag = || shared.head() - shared.applied.load(Ordering::SeqCst);
     let mut state = shared.applies.lock();
     let mut since: Option<Instant> = None;
     loop {
         if state.stop || shared.has_failed() {
-            return false;
+            return None;
         }
         let (lag, waited) = (lag(), since.map(|since| since.elapsed()));
         if lag >= config.apply_records || (lag > 0 && (state.urgent || waited >= Some(config.apply_interval))) {
-            return true;
+            return Some(Work::Apply);
         }
         let bell = &shared.applies.bell;
         state = if lag == 0 {
             state.urgent = false;
             since = None;
-            bell.wait(state).unwrap_or_else(PoisonError::into_inner)
+            if unflushed {
+                let (state, timed_out) = bell.wait_timeout(state, FLUSH_AFTER).unwrap_or_else(PoisonError::into_inner);
+                if timed_out.timed_out() {
+                    return Some(Work::Flush);
+                }
+                state
+            } else {
+                bell.wait(state).unwrap_or_else(PoisonError::into_inner)
+            }
         } else {
             since.get_or_insert_with(Instant::now);
             let left = config.apply_interval.saturating_sub(waited.unwrap_or_default());
