@@ -1,4 +1,6 @@
 //! The one typed handle that every edge calls: who may, then the entity that decides. Must not know any protocol.
+mod types;
+
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,20 +8,20 @@ use reversi_proto::access::{PresentedKey, Principal, mint};
 use reversi_proto::canonical::Canonical;
 use reversi_proto::commit;
 use reversi_proto::event::AccessEvent;
-use reversi_proto::event::v1::{Executor, KeyCreated, KeyCreatedPrivate, Mode, Outcome, RequestKey, Role, Target};
-use reversi_proto::ids::{ActorId, ActorKind, ApprovalId, KeyId, RunId, Seq, StepNo, StreamId, ToolName};
-use reversi_proto::manifest::{Manifest, load as load_manifests};
+use reversi_proto::event::v1::{KeyCreated, KeyCreatedPrivate, Mode, Outcome, RequestKey, Role, Target};
+use reversi_proto::ids::{ActorId, ActorKind, KeyId, RunId, Seq, StepNo, StreamId};
 use reversi_proto::run::{
     BeginAnswer, BeginCall, CompleteAnswer, CompleteCall, DecisionWord, Plan, Report, ResolveCall, ResultPayload, Run,
-    RunAnswer, RunCommand, StartRollback, StepView,
+    RunAnswer, RunCommand, StartRollback,
 };
 use reversi_proto::time::Timestamp;
-use serde::Serialize;
 
 use crate::error::{Code, ServiceError};
 use crate::ids::Mint as _;
 use crate::journal::{SignedCheckpoint, Stats};
 use crate::world::{Counters, World};
+
+pub use types::{NewKey, NewRollback, NewRun, NewStep, Retry, RunState, RunSummary, Status, StepOutcome};
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -31,149 +33,6 @@ const PERMISSIONS_MAX: usize = 256;
 const OWNERS_MAX: usize = 100_000;
 /// Longest Idempotency-Key or Reversi-Attempt, in characters.
 const HEADER_CHARS_MAX: usize = 255;
-
-/// A retried request's headers and body, as they came.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Retry<'a> {
-    /// `Idempotency-Key`: names the logical request.
-    pub key: Option<&'a str>,
-    /// `Reversi-Attempt`: names the execution that asks.
-    pub attempt: Option<&'a str>,
-    /// The request's body.
-    pub body: &'a str,
-}
-
-/// A new run.
-#[derive(Debug, Clone)]
-pub struct NewRun {
-    /// Chosen by the caller, or minted.
-    pub run_id: Option<RunId>,
-    /// Scope.
-    pub permissions: Vec<String>,
-    /// How violations are treated.
-    pub mode: Mode,
-    /// Public by contract.
-    pub reason: Option<String>,
-}
-
-/// A call that an agent wants to make.
-#[derive(Debug, Clone)]
-pub struct NewStep {
-    /// Which tool.
-    pub tool: ToolName,
-    /// Public by contract.
-    pub reason: String,
-    /// The full arguments, as JSON text.
-    pub args: String,
-    /// The request that was granted.
-    pub approval_id: Option<ApprovalId>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone)]
-pub struct StepOutcome {
-    /// How.
-    pub status: Outcome,
-    /// What the tool returned, as JSON text.
-    pub result: Option<String>,
-    /// Sealed.
-    pub error: Option<String>,
-    /// The result is too large: only these values, by reference.
-    pub result_values: Option<std::collections::BTreeMap<String, String>>,
-}
-
-/// A run's head line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RunSummary {
-    /// Its id.
-    pub run_id: RunId,
-    /// Its status.
-    pub status: &'static str,
-    /// How violations are treated.
-    pub mode: Mode,
-    /// Its scope.
-    pub permissions: Vec<String>,
-    /// Who started it.
-    pub actor: ActorId,
-    /// Why.
-    pub reason: Option<String>,
-    /// When.
-    pub started_at: Timestamp,
-    /// How many steps.
-    pub steps: usize,
-    /// Steps whose outcome nobody knows.
-    pub unresolved: usize,
-}
-
-/// A run with its steps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RunState {
-    /// Its head line.
-    #[serde(flatten)]
-    pub summary: RunSummary,
-    /// Oldest first.
-    #[serde(rename = "steps")]
-    pub step_views: Vec<StepView>,
-}
-
-/// How the daemon is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Status {
-    /// The ledger's id.
-    pub ledger: String,
-    /// Durable records.
-    pub head: Seq,
-    /// Records that the event store lacks.
-    pub lag: u64,
-    /// Records that the newest checkpoint covers.
-    pub checkpoint: u64,
-    /// Live actors of runs.
-    pub runs_live: usize,
-    /// Live actors of undos.
-    pub undos_live: usize,
-    /// Entities that failed too often.
-    pub quarantined: Vec<String>,
-    /// Tools with their upstreams.
-    pub tools: std::collections::BTreeMap<ToolName, String>,
-    /// Checksum of the manifests in force.
-    pub manifests: Option<String>,
-    /// When this daemon came up.
-    pub started_at: Timestamp,
-    /// The disk is nearly full: new work is refused.
-    pub disk_low: bool,
-    /// Checkpoints that could not be written outside.
-    pub sink_errors: u64,
-    /// The ledger is a restored copy: no rollback goes on.
-    pub rollbacks_parked: bool,
-}
-
-/// A key to make.
-#[derive(Debug, Clone)]
-pub struct NewKey {
-    /// For whom.
-    pub actor: ActorId,
-    /// What it may do.
-    pub roles: Vec<Role>,
-    /// The person behind it.
-    pub person: Option<String>,
-    /// Groups of the person.
-    pub groups: Vec<String>,
-    /// May start runs in observe or advise mode.
-    pub allow_observe: bool,
-    /// Not valid from then on.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// A rollback to start.
-#[derive(Debug, Clone, Default)]
-pub struct NewRollback {
-    /// Who runs the inverses.
-    pub executor: Executor,
-    /// Only these steps.
-    pub steps: Option<Vec<StepNo>>,
-    /// Only steps from this number on.
-    pub to_step: Option<StepNo>,
-}
 
 /// The typed handle.
 #[derive(Clone)]
@@ -534,14 +393,6 @@ impl Service {
         check_header("Reversi-Attempt", attempt)?;
         let ledger_key = self.world.journal.ledger_keys().hmac;
         Ok(Some(commit::keyed(&ledger_key, "reversi.dev/attempt/v1", &[attempt])))
-    }
-
-    /// Reads manifests from bytes, for edges that show them.
-    pub fn parse_manifests(
-        name: &str,
-        bytes: &[u8],
-    ) -> std::result::Result<Vec<Manifest>, Vec<reversi_proto::manifest::Diagnostic>> {
-        load_manifests(name, bytes)
     }
 }
 
