@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use reversi::adapters::notify::LogNotifier;
 use reversi::demo::daemon::{Setting, Stage};
 use reversi_actors::clock::{Clock, RealClock};
 use reversi_actors::ids::OsIds;
@@ -77,8 +78,14 @@ async fn fill(stage: &Stage, runs: usize) {
     let manifests = load("fs.yaml", MANIFESTS.as_bytes()).unwrap();
     let manifests = manifests.into_iter().map(|manifest| ("fs.yaml".to_owned(), manifest)).collect();
     let manifests = ManifestSet::new(manifests).unwrap();
-    let parts =
-        Parts { journal: Arc::new(journal.unwrap()), clock, ids: Arc::new(OsIds), tools: Arc::new(NoTools), manifests };
+    let parts = Parts {
+        journal: Arc::new(journal.unwrap()),
+        clock,
+        ids: Arc::new(OsIds),
+        tools: Arc::new(NoTools),
+        notifier: Arc::new(LogNotifier),
+        manifests,
+    };
     let mut admin = String::new();
     let system = System::start(parts, |key| {
         key.clone_into(&mut admin);

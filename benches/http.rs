@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reversi::adapters::notify::LogNotifier;
 use reversi::demo::api::Api;
 use reversi::demo::daemon::{Setting, Stage};
 use reversi::http::{Http, Limits, Serve};
@@ -59,7 +60,14 @@ fn serve_from_memory() {
         let manifests = load("fs.yaml", MANIFESTS.as_bytes()).unwrap();
         let manifests = manifests.into_iter().map(|manifest| ("fs.yaml".to_owned(), manifest)).collect();
         let manifests = ManifestSet::new(manifests).unwrap();
-        let parts = Parts { journal, clock, ids: Arc::new(OsIds), tools: Arc::new(NoTools), manifests };
+        let parts = Parts {
+            journal,
+            clock,
+            ids: Arc::new(OsIds),
+            tools: Arc::new(NoTools),
+            notifier: Arc::new(LogNotifier),
+            manifests,
+        };
         let mut key = String::new();
         let system = System::start(parts, |made| {
             made.clone_into(&mut key);

@@ -17,6 +17,7 @@ use reversi_actors::service::Service;
 use reversi_actors::system::{Parts, StartError, System, genesis};
 use reversi_proto::manifest::ManifestSet;
 
+use crate::adapters::notify::LogNotifier;
 use crate::adapters::upstreams::{UpstreamError, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::http::{Http, Limits, Serve, Server};
@@ -97,7 +98,14 @@ impl App {
         // The journal first: it holds the lock that keeps a second daemon from ending the first one's upstreams.
         let journal = open_journal(&config, &options, Arc::clone(&clock)).await?;
         let tools = start_upstreams(&config).await?;
-        let parts = Parts { journal: Arc::new(journal), clock, ids: Arc::new(OsIds), tools, manifests };
+        let parts = Parts {
+            journal: Arc::new(journal),
+            clock,
+            ids: Arc::new(OsIds),
+            tools,
+            notifier: Arc::new(LogNotifier),
+            manifests,
+        };
         let key_file = config.data_dir.join(ADMIN_KEY_FILE);
         let system = System::start(parts, move |key| keep_admin_key(&key_file, key)).await?;
         let http = Http::new(system.service(), options.limits);

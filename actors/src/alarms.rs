@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use reversi_proto::event::SystemEvent;
+use reversi_proto::event::v1::ClockStepped;
 use reversi_proto::ids::StreamId;
 use reversi_proto::time::Timestamp;
 
@@ -48,6 +50,7 @@ impl Actor for Alarms {
 
     async fn handle(&self, myself: ActorRef<Tick>, Tick: Tick, woken: &mut Woken) -> Result<(), ActorProcessingErr> {
         let now = self.world.clock.now();
+        self.journal_wall_step();
         self.wake_due(now, woken);
         woken.ticks += 1;
         if woken.ticks.is_multiple_of(SWEEP_TICKS) {
@@ -63,6 +66,19 @@ impl Actor for Alarms {
 }
 
 impl Alarms {
+    /// The wall clock's steps are journaled and not followed.
+    fn journal_wall_step(&self) {
+        let Some(micros) = self.world.clock.wall_step() else { return };
+        let world = Arc::clone(&self.world);
+        tokio::spawn(async move {
+            tracing::warn!(by_ms = micros / 1000, "the wall clock was stepped; deadlines don't follow");
+            let event = SystemEvent::ClockStepped(ClockStepped { by_ms: micros / 1000 }, ());
+            if let Err(error) = world.append_system(event.into()).await {
+                tracing::error!(%error, "a step of the clock could not be journaled");
+            }
+        });
+    }
+
     fn wake_due(&self, now: Timestamp, woken: &mut Woken) {
         let fresh = |at: &Timestamp| now.ms_since(*at) < RECONCILE_MS;
         let limit = WAKES_PER_TICK + woken.at.len();

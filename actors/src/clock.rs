@@ -18,6 +18,9 @@ pub trait Clock: Send + Sync + 'static {
     fn wall(&self) -> Timestamp;
     /// Told at boot: the newest record's time, below which `now` must not fall.
     fn raise_to(&self, last: Timestamp);
+    /// By how many microseconds the wall clock has been stepped since this was last asked; none below a second.
+    /// The caller journals it (`clock.stepped`); `now` does not follow.
+    fn wall_step(&self) -> Option<i64>;
     /// Returns once `now` has reached `at`; late is possible, early is not.
     async fn sleep_until(&self, at: Timestamp);
 }
@@ -44,18 +47,6 @@ impl RealClock {
         let distance = wall_micros() - boot_micros();
         Self { base: AtomicI64::new(distance), seen: AtomicI64::new(distance) }
     }
-
-    /// By how many microseconds the wall clock has been stepped since this was last asked; none below a second.
-    /// The caller journals it (`clock.stepped`); `now` does not follow.
-    pub fn wall_step(&self) -> Option<i64> {
-        let distance = wall_micros() - boot_micros();
-        let step = distance - self.seen.load(Ordering::Relaxed);
-        if step.abs() < STEP_MICROS {
-            return None;
-        }
-        self.seen.store(distance, Ordering::Relaxed);
-        Some(step)
-    }
 }
 
 #[async_trait]
@@ -70,6 +61,16 @@ impl Clock for RealClock {
 
     fn raise_to(&self, last: Timestamp) {
         self.base.fetch_max(last.micros() - boot_micros(), Ordering::Relaxed);
+    }
+
+    fn wall_step(&self) -> Option<i64> {
+        let distance = wall_micros() - boot_micros();
+        let step = distance - self.seen.load(Ordering::Relaxed);
+        if step.abs() < STEP_MICROS {
+            return None;
+        }
+        self.seen.store(distance, Ordering::Relaxed);
+        Some(step)
     }
 
     async fn sleep_until(&self, at: Timestamp) {
@@ -106,6 +107,7 @@ pub struct SimClock {
 struct SimState {
     now: Timestamp,
     wall: Option<Timestamp>,
+    stepped: Option<i64>,
     slept: u64,
     sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
 }
@@ -150,6 +152,13 @@ impl SimClock {
         self.state().wall = Some(wall);
     }
 
+    /// Steps the wall clock; `now` stays.
+    pub fn step_wall(&self, micros: i64) {
+        let mut state = self.state();
+        state.wall = Some(Timestamp::from_micros(state.wall.unwrap_or(state.now).micros() + micros));
+        state.stepped = Some(state.stepped.unwrap_or(0) + micros);
+    }
+
     fn state(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,6 +190,10 @@ impl Clock for SimClock {
     fn raise_to(&self, last: Timestamp) {
         let mut state = self.state();
         state.now = state.now.max(last);
+    }
+
+    fn wall_step(&self) -> Option<i64> {
+        self.state().stepped.take()
     }
 
     async fn sleep_until(&self, at: Timestamp) {

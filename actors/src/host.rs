@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use crate::codec::{CodecError, Place, RunKeys, decode, encode};
 use crate::directory::Directory;
 use crate::journal::{AppendError, Appended, JournalError, NewRecord, PublishedRecord, Request, StoredRecord};
+use crate::notices::notice_of;
 use crate::world::World;
 
 /// Rounds of reload and decide again, after which an edge's request is told to come back later.
@@ -361,6 +362,7 @@ impl<A: Entity> Host<A> {
                     let is_open = live.aggregate.abandon_open_intent().is_some();
                     live.intent_is_ours = is_open && (live.intent_is_ours || !was_open);
                     live.keys = Some(keys);
+                    self.tell(live, &decision);
                     A::at_append(command, false);
                     return Ok(decision.answer);
                 }
@@ -373,6 +375,12 @@ impl<A: Entity> Host<A> {
             }
         }
         Err(HostError::Busy)
+    }
+
+    fn tell(&self, live: &Live<A>, decision: &Decision<A::Answer>) {
+        let run = A::run(&live.key);
+        let notices = decision.records.iter().filter_map(|(event, _)| notice_of(run, event));
+        notices.for_each(|notice| self.world.notifier.notify(notice));
     }
 
     fn request(

@@ -11,6 +11,7 @@ pub mod failpoint;
 mod host;
 pub mod ids;
 pub mod journal;
+mod notices;
 pub mod ports;
 mod root;
 mod runs;

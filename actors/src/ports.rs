@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use reversi_proto::canonical::Canonical;
-use reversi_proto::ids::ToolName;
+use reversi_proto::ids::{ApprovalId, RunId, StepNo, StreamId, ToolName};
 
 /// What a tool call must carry.
 pub struct ToolCall {
@@ -51,4 +51,42 @@ pub trait ToolCaller: Send + Sync + 'static {
     fn earlier_calls_are_over(&self, tool: &ToolName) -> bool;
     /// Stops child processes.
     async fn shutdown(&self);
+}
+
+/// Something that a person should hear of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A call waits for a person's approval.
+    ApprovalRequested {
+        /// Whose call.
+        run: RunId,
+        /// The request.
+        approval: ApprovalId,
+    },
+    /// A rollback has done what can be done without a person.
+    RollbackFinished {
+        /// Which run.
+        run: RunId,
+        /// Nothing was left undone.
+        complete: bool,
+    },
+    /// Nobody knows whether an undo happened.
+    UndoUncertain {
+        /// Which run.
+        run: RunId,
+        /// Which step.
+        step: StepNo,
+    },
+    /// An entity failed too often and is left alone.
+    Quarantined {
+        /// Which.
+        entity: StreamId,
+    },
+}
+
+/// Tells people. Told once the event is durable, by the process that appended it: a crash in between loses the notice
+/// but not the event, which every list shows.
+pub trait Notifier: Send + Sync + 'static {
+    /// Must not block.
+    fn notify(&self, notice: Notice);
 }

@@ -10,6 +10,7 @@ use reversi_proto::restart::{Restart, RestartPolicy};
 use reversi_proto::time::Timestamp;
 
 use crate::host::{Entity, Host, Msg};
+use crate::ports::Notice;
 use crate::world::World;
 
 const POLICY: RestartPolicy = RestartPolicy { failures_max: 5, window_ms: 600_000, base_ms: 100, max_ms: 30_000 };
@@ -112,6 +113,7 @@ impl<A: Entity> Supervisor<A> {
                 tracing::error!(entity = %key, kind = A::KIND, "an entity failed too often and is left alone");
                 let reason = "failed_too_often".to_owned();
                 let body = EntityQuarantined { entity: A::stream(&key), reason };
+                self.world.notifier.notify(Notice::Quarantined { entity: A::stream(&key) });
                 A::directory(&self.world).quarantine(key);
                 if let Err(error) = self.world.append_system(SystemEvent::EntityQuarantined(body, ()).into()).await {
                     tracing::error!(%error, "a quarantine could not be journaled");

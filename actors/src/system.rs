@@ -16,7 +16,7 @@ use crate::error::ServiceError;
 use crate::host::HostError;
 use crate::ids::IdSource;
 use crate::journal::{AppendError, Journal, JournalError, NewRecord, PublishedRecord};
-use crate::ports::ToolCaller;
+use crate::ports::{Notifier, ToolCaller};
 use crate::root::{Never, Root};
 use crate::service::{NewKey, Service};
 use crate::world::World;
@@ -65,6 +65,8 @@ pub struct Parts {
     pub ids: Arc<dyn IdSource>,
     /// Upstreams.
     pub tools: Arc<dyn ToolCaller>,
+    /// Tells people.
+    pub notifier: Arc<dyn Notifier>,
     /// Manifests of today.
     pub manifests: ManifestSet,
 }
@@ -104,6 +106,7 @@ impl System {
             clock: parts.clock,
             ids: parts.ids,
             tools: parts.tools,
+            notifier: parts.notifier,
             parked,
             globals: std::sync::RwLock::default(),
             runs: crate::directory::Directory::default(),

@@ -22,7 +22,7 @@ use crate::directory::Directory;
 use crate::host::{Answer, Entity, HostError, Msg};
 use crate::ids::{IdSource, Mint as _};
 use crate::journal::{AppendError, Journal, JournalError, PublishedRecord, Request, StoredRecord};
-use crate::ports::ToolCaller;
+use crate::ports::{Notifier, ToolCaller};
 
 /// Streams that every call depends on, folded, with their versions.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +70,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn IdSource>,
     pub(crate) tools: Arc<dyn ToolCaller>,
+    pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) globals: RwLock<Globals>,
     pub(crate) runs: Directory<Run>,
     pub(crate) undos: Directory<Undo>,

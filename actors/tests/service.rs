@@ -9,7 +9,7 @@ use reversi_actors::clock::SimClock;
 use reversi_actors::error::Code;
 use reversi_actors::ids::SeededIds;
 use reversi_actors::journal::MemoryJournal;
-use reversi_actors::ports::{CallOutcome, ToolCall, ToolCaller};
+use reversi_actors::ports::{CallOutcome, Notice, Notifier, ToolCall, ToolCaller};
 use reversi_actors::service::{NewKey, NewRollback, NewRun, NewStep, Retry, Service, StepOutcome};
 use reversi_actors::system::{Parts, System, genesis};
 use reversi_proto::access::Principal;
@@ -63,12 +63,19 @@ const MANIFESTS: &str = r#"
 struct Script {
     answers: Mutex<BTreeMap<String, VecDeque<CallOutcome>>>,
     calls: Mutex<Vec<ToolCall>>,
+    notices: Mutex<Vec<Notice>>,
     /// This many questions about earlier calls end in a panic of whoever asks: a run's actor.
     panics: AtomicU32,
     /// The next call sets `panics` to this.
     panics_after_call: AtomicU32,
     /// Calls are never answered.
     hangs: AtomicBool,
+}
+
+impl Notifier for Script {
+    fn notify(&self, notice: Notice) {
+        self.notices.lock().unwrap().push(notice);
+    }
 }
 
 impl Script {
@@ -136,6 +143,7 @@ async fn boot(clock: &Arc<SimClock>, journal: &Arc<MemoryJournal>, tools: &Arc<S
         clock: Arc::clone(clock) as _,
         ids: Arc::new(SeededIds::new(journal_seed(journal))),
         tools: Arc::clone(tools) as _,
+        notifier: Arc::clone(tools) as _,
         manifests: ManifestSet::new(named).unwrap(),
     };
     let mut admin = None;
@@ -309,6 +317,11 @@ async fn a_non_idempotent_inverse_of_unknown_outcome_waits_for_an_operator() {
     assert_eq!(report.undo_uncertain[0].step, paid);
     assert_eq!(report.compensated.len(), 1, "another upstream goes on");
     assert_eq!(daemon.tools.calls_of("pay.refund"), 1);
+    let told = [
+        Notice::UndoUncertain { run: run.clone(), step: paid },
+        Notice::RollbackFinished { run: run.clone(), complete: false },
+    ];
+    assert_eq!(*daemon.tools.notices.lock().unwrap(), told);
     let word = (Outcome::Succeeded, "seen in the ledger of the bank".to_owned(), None);
     daemon.service.resolve(&daemon.operator, &run, (paid, Target::Undo), word).await.unwrap();
     let report = daemon.settled(&run).await;
@@ -437,4 +450,25 @@ async fn an_intent_that_could_not_be_given_up_at_once_is_no_reason_to_call_again
     assert_eq!(daemon.tools.panics.load(Ordering::SeqCst), 0, "the run's actor did fail");
     assert_eq!(daemon.tools.calls_of("pay.refund"), 1, "the inverse was called twice");
     assert_eq!(report.undo_uncertain[0].step, paid);
+}
+
+#[tokio::test]
+async fn a_step_of_the_wall_clock_is_journaled_and_not_followed() {
+    use reversi_actors::clock::Clock as _;
+    use reversi_actors::journal::Journal as _;
+    let daemon = Daemon::start().await;
+    let before = daemon.clock.now();
+    daemon.clock.step_wall(-3_600_000_000);
+    let stepped = |line: &Arc<[u8]>| String::from_utf8_lossy(line).contains(r#"{"by_ms":-3600000}"#);
+    for _ in 0..1_000 {
+        if daemon.journal.lines(0, usize::MAX).unwrap().iter().any(stepped) {
+            assert!(daemon.clock.now().ms_since(before) < 60_000);
+            return;
+        }
+        tokio::task::yield_now().await;
+        if let Some(next) = daemon.clock.next_sleeper() {
+            daemon.clock.advance_to(next);
+        }
+    }
+    panic!("the step was never journaled");
 }

@@ -77,7 +77,14 @@ impl Daemon {
         let named = manifests.into_iter().map(|manifest| ("manifests.yaml".to_owned(), manifest)).collect();
         let manifests = ManifestSet::new(named).unwrap();
         let (journal, tools) = (Arc::new(journal) as _, Arc::new(Tools) as _);
-        let parts = Parts { journal, clock: Arc::clone(&clock) as _, ids, tools, manifests };
+        let parts = Parts {
+            journal,
+            clock: Arc::clone(&clock) as _,
+            ids,
+            tools,
+            notifier: Arc::new(reversi::adapters::notify::LogNotifier),
+            manifests,
+        };
         let mut admin = String::new();
         let keep = |key: &str| {
             key.clone_into(&mut admin);

@@ -31,6 +31,8 @@ pub const REASON_CHARS_MAX: usize = 2_000;
 const PERMISSIONS_MAX: usize = 256;
 /// Owners that are remembered; beyond it the memory starts anew.
 const OWNERS_MAX: usize = 100_000;
+/// Records that the event store may lack while the daemon counts as ready.
+const LAG_MAX: u64 = 200_000;
 /// Longest Idempotency-Key or Reversi-Attempt, in characters.
 const HEADER_CHARS_MAX: usize = 255;
 
@@ -345,7 +347,8 @@ impl Service {
 
     /// The journal answers a probe: not merely "the process is up".
     pub fn ready(&self) -> bool {
-        self.world.journal.version(&StreamId::Ledger).is_ok() && !self.stats().disk_low
+        let stats = self.stats();
+        self.world.journal.version(&StreamId::Ledger).is_ok() && !stats.disk_low && stats.lag < LAG_MAX
     }
 
     fn must_exist(&self, run: &RunId) -> Result<()> {
