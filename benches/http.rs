@@ -178,9 +178,24 @@ fn cpu_seconds(pid: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
+/// CPU seconds of a process by the names of its threads.
+fn cpu_by_thread(pid: u32) -> std::collections::BTreeMap<String, f64> {
+    let mut by_name = std::collections::BTreeMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        // A thread that has ended meanwhile has no file any more.
+        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else { continue };
+        let (head, fields) = stat.rsplit_once(") ").unwrap();
+        let name = head.split_once('(').unwrap().1.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        *by_name.entry(name.to_owned()).or_default() += ticks as f64 / 100.0;
+    }
+    by_name
+}
+
 fn row(name: &str, pid: u32, address: &str, key: &str, connections: usize) -> (f64, u64) {
     load_for(address, key, connections, u64::MAX, 1);
-    let cpu = cpu_seconds(pid);
+    let (cpu, threads) = (cpu_seconds(pid), cpu_by_thread(pid));
     let (taken, seconds) = load_for(address, key, connections, u64::MAX, SECONDS);
     let cpu = cpu_seconds(pid) - cpu;
     let at = |part: f64| taken[((taken.len() - 1) as f64 * part) as usize];
@@ -190,6 +205,12 @@ fn row(name: &str, pid: u32, address: &str, key: &str, connections: usize) -> (f
     println!(
         "{name:<10} {connections:>4} connections: {rate:>8.0} calls/s  p50 {p50:>6} us  p99 {p99:>6} us  server {per_request:>4.0} us CPU/request"
     );
+    let micros = |(name, after): (String, f64)| {
+        let spent = (after - threads.get(&name).copied().unwrap_or(0.0)) * 1e6 / (2.0 * taken.len() as f64);
+        (spent >= 0.5).then(|| format!("{name} {spent:.1}"))
+    };
+    let spent: Vec<String> = cpu_by_thread(pid).into_iter().filter_map(micros).collect();
+    println!("{name:<10} {connections:>4} connections: us CPU/request by thread: {}", spent.join(", "));
     (rate, p50)
 }
 
