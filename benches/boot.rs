@@ -10,36 +10,16 @@ use reversi::demo::daemon::{Setting, Stage};
 use reversi_actors::clock::{Clock, RealClock};
 use reversi_actors::ids::OsIds;
 use reversi_actors::journal::{CheckpointSink, Config, DiskJournal};
-use reversi_actors::ports::{CallOutcome, ToolCall, ToolCaller};
+use reversi_actors::ports::NoTools;
 use reversi_actors::service::{NewKey, NewRollback, NewRun, NewStep, Retry, Service, StepOutcome};
 use reversi_actors::system::{Parts, System, genesis};
 use reversi_proto::access::Principal;
 use reversi_proto::event::v1::{Mode, Outcome, Role};
-use reversi_proto::ids::ToolName;
 use reversi_proto::manifest::{ManifestSet, load};
 
 const MANIFESTS: &str = include_str!("../manifests/fs.yaml");
 /// Calls of a run: with its start, its open step and its rollback about a hundred events.
 const CALLS: u32 = 48;
-
-struct NoTools;
-
-#[async_trait::async_trait]
-impl ToolCaller for NoTools {
-    fn upstream_of(&self, _: &ToolName) -> Option<String> {
-        None
-    }
-    fn tools(&self) -> std::collections::BTreeMap<ToolName, String> {
-        std::collections::BTreeMap::new()
-    }
-    async fn call(&self, _: ToolCall) -> CallOutcome {
-        CallOutcome::KnownFailure { error: "no tools".to_owned() }
-    }
-    fn earlier_calls_are_over(&self, _: &ToolName) -> bool {
-        true
-    }
-    async fn shutdown(&self) {}
-}
 
 async fn principal(service: &Service, admin: &Principal, actor: &str, role: Role) -> Principal {
     let actor = actor.parse().unwrap();

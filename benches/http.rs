@@ -19,9 +19,9 @@ use reversi::http::{Http, Limits, Serve};
 use reversi_actors::clock::RealClock;
 use reversi_actors::ids::OsIds;
 use reversi_actors::journal::MemoryJournal;
-use reversi_actors::ports::{CallOutcome, ToolCall, ToolCaller};
+use reversi_actors::ports::NoTools;
 use reversi_actors::system::{Parts, System, genesis};
-use reversi_proto::ids::{LedgerId, ToolName};
+use reversi_proto::ids::LedgerId;
 use reversi_proto::manifest::{ManifestSet, load};
 
 const MANIFESTS: &str = include_str!("../manifests/fs.yaml");
@@ -30,25 +30,6 @@ const SECONDS: u64 = 5;
 const STEPS: u32 = 500;
 /// Bytes of the two records of a call, lines and private halves, about.
 const CALL_BYTES: usize = 1_500;
-
-struct NoTools;
-
-#[async_trait::async_trait]
-impl ToolCaller for NoTools {
-    fn upstream_of(&self, _: &ToolName) -> Option<String> {
-        None
-    }
-    fn tools(&self) -> std::collections::BTreeMap<ToolName, String> {
-        std::collections::BTreeMap::new()
-    }
-    async fn call(&self, _: ToolCall) -> CallOutcome {
-        CallOutcome::KnownFailure { error: "no tools".to_owned() }
-    }
-    fn earlier_calls_are_over(&self, _: &ToolName) -> bool {
-        true
-    }
-    async fn shutdown(&self) {}
-}
 
 /// The same handlers and actors on a journal in memory; tells its address and its admin key on stdout.
 fn serve_from_memory() {

@@ -13,6 +13,11 @@ use crate::{http, log};
 
 /// Runs the daemon.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  reversi serve
+  reversi serve --config /etc/reversi/reversi.config.yaml --json-logs
+  reversi serve --data ./ledger --listen 127.0.0.1:8080")]
 pub struct ServeArgs {
     /// Settings [default: reversi.config.yaml if it is there]
     #[arg(long, value_name = "FILE")]

@@ -41,5 +41,6 @@ fn nothing_acknowledged_is_lost() {
     let said = String::from_utf8_lossy(&output.stdout);
     println!("{said}");
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains("acked nothing"), "a round in which nothing was acknowledged proves nothing: {said}");
+    let told = said.lines().filter(|line| line.starts_with("round ") && !line.contains("acked nothing")).count();
+    assert!(told > 0, "rounds in which nothing was acknowledged prove nothing: {said}");
 }

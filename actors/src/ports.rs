@@ -53,6 +53,27 @@ pub trait ToolCaller: Send + Sync + 'static {
     async fn shutdown(&self);
 }
 
+/// No upstreams: whatever needs one is a known failure.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTools;
+
+#[async_trait]
+impl ToolCaller for NoTools {
+    fn upstream_of(&self, _: &ToolName) -> Option<String> {
+        None
+    }
+    fn tools(&self) -> BTreeMap<ToolName, String> {
+        BTreeMap::new()
+    }
+    async fn call(&self, call: ToolCall) -> CallOutcome {
+        CallOutcome::KnownFailure { error: format!("no upstream serves the tool {}", call.tool) }
+    }
+    fn earlier_calls_are_over(&self, _: &ToolName) -> bool {
+        true
+    }
+    async fn shutdown(&self) {}
+}
+
 /// Something that a person should hear of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {

@@ -25,6 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Plays an agent's session on a sandbox folder, undoes it across a crash of the daemon, and checks the result.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+Examples:
+  reversi demo
+  reversi demo --keep ./demo   # keeps sandbox, ledger and logs to look at")]
 pub struct DemoArgs {
     /// Where sandbox, data and logs go; they are kept. Without it a temporary folder is used and removed.
     #[arg(long, value_name = "DIR")]
