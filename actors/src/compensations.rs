@@ -67,7 +67,7 @@ impl Entity for Undo {
             };
             Ok((facts, chain_end(run, &asked)))
         });
-        let answer: Result<(UndoFacts, ChainEnd), SpecError> = facts.await.map_err(narrow)?;
+        let answer: Result<(UndoFacts, ChainEnd), SpecError> = facts.await.map_err(HostError::of_another)?;
         answer.map_err(|error| {
             tracing::error!(run = %of_run, step, %error, "an undo can't be built");
             HostError::Lost
@@ -160,19 +160,6 @@ fn spec_of(run: &Run, step: u32, world: &World) -> Result<UndoSpec, SpecError> {
     let step = run.step(step).ok_or(SpecError::NoStep { step })?;
     let archive = world.globals().archive;
     step.undo_spec(&archive, &|tool| world.tools.upstream_of(tool).is_some())
-}
-
-fn narrow(error: HostError<reversi_proto::run::RunReject>) -> HostError<UndoReject> {
-    match error {
-        HostError::Reject(_) | HostError::Lost => HostError::Lost,
-        HostError::Busy => HostError::Busy,
-        HostError::Full => HostError::Full,
-        HostError::TooLarge { bytes, bytes_max } => HostError::TooLarge { bytes, bytes_max },
-        HostError::Closed => HostError::Closed,
-        HostError::Quarantined => HostError::Quarantined,
-        HostError::Codec(error) => HostError::Codec(error),
-        HostError::Journal(error) => HostError::Journal(error),
-    }
 }
 
 async fn fetch_spec(world: &Arc<World>, run: &RunId, step: u32) -> Result<UndoSpec, String> {

@@ -119,6 +119,22 @@ pub enum HostError<R: std::error::Error + 'static> {
     Journal(#[from] JournalError),
 }
 
+impl<R: std::error::Error> HostError<R> {
+    /// An error of another entity that was asked for facts; what it refuses is of no use here, so it is lost.
+    pub(crate) fn of_another<S: std::error::Error>(error: HostError<S>) -> Self {
+        match error {
+            HostError::Reject(_) | HostError::Lost => Self::Lost,
+            HostError::Busy => Self::Busy,
+            HostError::Full => Self::Full,
+            HostError::TooLarge { bytes, bytes_max } => Self::TooLarge { bytes, bytes_max },
+            HostError::Closed => Self::Closed,
+            HostError::Quarantined => Self::Quarantined,
+            HostError::Codec(error) => Self::Codec(error),
+            HostError::Journal(error) => Self::Journal(error),
+        }
+    }
+}
+
 pub(crate) type Answer<A> = Result<<A as Aggregate>::Answer, HostError<<A as Aggregate>::Reject>>;
 
 /// What an entity's actor is told.
@@ -296,12 +312,7 @@ impl<A: Entity> Host<A> {
         let stream = A::stream(&live.key);
         let of_stream = |record: &&PublishedRecord| record.streams.iter().any(|(advanced, _)| *advanced == stream);
         for published in records.iter().filter(of_stream) {
-            let record = StoredRecord {
-                seq: published.record.seq,
-                leaf: published.record.leaf,
-                line: Arc::clone(&published.record.line),
-                private: published.private.clone(),
-            };
+            let record = StoredRecord::from(published);
             self.fold(live, &record)?;
         }
         Ok(())

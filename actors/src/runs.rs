@@ -138,7 +138,7 @@ impl RunFactsOf for Run {
         let claim = match claim {
             None => None,
             Some(Err(why)) => Some(Err(why)),
-            Some(Ok(claim)) => Some(Ok(world.claim(claim).map_err(widen)?)),
+            Some(Ok(claim)) => Some(Ok(world.claim(claim).map_err(HostError::of_another)?)),
         };
         Ok(BeginFacts {
             manifests,
@@ -160,21 +160,6 @@ impl RunFactsOf for Run {
         let Some(step) = self.step(step).filter(|step| step.resolved.is_some() && !step.claim_held) else {
             return Ok(None);
         };
-        step.claim.map(|claim| world.claim(claim).map_err(widen)).transpose()
-    }
-}
-
-/// An error of a read that can't be refused, as an error of this entity.
-pub(crate) fn widen<R: std::error::Error>(error: HostError<std::convert::Infallible>) -> HostError<R> {
-    match error {
-        HostError::Reject(never) => match never {},
-        HostError::Busy => HostError::Busy,
-        HostError::Full => HostError::Full,
-        HostError::TooLarge { bytes, bytes_max } => HostError::TooLarge { bytes, bytes_max },
-        HostError::Closed => HostError::Closed,
-        HostError::Lost => HostError::Lost,
-        HostError::Quarantined => HostError::Quarantined,
-        HostError::Codec(error) => HostError::Codec(error),
-        HostError::Journal(error) => HostError::Journal(error),
+        step.claim.map(|claim| world.claim(claim).map_err(HostError::of_another)).transpose()
     }
 }

@@ -155,12 +155,7 @@ impl World {
     }
 
     fn publish_global(&self, stream: &StreamId, published: &PublishedRecord) {
-        let record = StoredRecord {
-            seq: published.record.seq,
-            leaf: published.record.leaf,
-            line: Arc::clone(&published.record.line),
-            private: published.private.clone(),
-        };
+        let record = StoredRecord::from(published);
         match decode(&*self.journal, &record) {
             Ok(decoded) => {
                 let mut globals = self.globals.write().unwrap_or_else(PoisonError::into_inner);

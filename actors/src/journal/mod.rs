@@ -108,6 +108,13 @@ pub struct PublishedRecord {
     pub streams: Vec<(StreamId, Wake)>,
 }
 
+impl From<&PublishedRecord> for StoredRecord {
+    fn from(published: &PublishedRecord) -> Self {
+        let Appended { seq, ts: _, leaf, line } = &published.record;
+        Self { seq: *seq, leaf: *leaf, line: Arc::clone(line), private: published.private.clone() }
+    }
+}
+
 /// Called on the writer's thread with each durable batch, in order, before its requests are answered. Must not block and
 /// must not append.
 pub type Publisher = Arc<dyn Fn(Arc<[PublishedRecord]>) + Send + Sync>;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Canonical;
 use crate::hash::Hash;
-use crate::ids::{ActorId, ActorKind, ApprovalId, KeyId, RollbackId, RunId, Seq, StepNo, StreamId, ToolName};
+use crate::ids::{ActorId, ActorKind, ApprovalId, KeyId, RollbackId, Seq, StepNo, StreamId, ToolName};
 use crate::manifest::{CompensationKind, Effect};
 use crate::time::Timestamp;
 
@@ -519,6 +519,3 @@ private! {
         got: Option<Canonical>,
     }
 }
-
-/// A run's id beside an event, for records of a run.
-pub type OfRun = Option<RunId>;

@@ -2,8 +2,6 @@
 //! the step's turn has come is a fact from the Run.
 mod decide;
 
-use std::collections::BTreeMap;
-
 use crate::aggregate::{Aggregate, Decision};
 use crate::canonical::Canonical;
 use crate::event::v1::{AfterMismatch, AfterUnknown, Outcome, Target};
@@ -469,6 +467,3 @@ impl Aggregate for Undo {
         }
     }
 }
-
-/// What an undo's arguments are built from: values by reference, as canonical texts.
-pub type CapturedValues = BTreeMap<String, Canonical>;
