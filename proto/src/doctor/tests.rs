@@ -96,7 +96,7 @@ impl Story {
     }
 
     /// A run that asked for an approval.
-    fn asked(quorum: u32, deadline: &Value) -> Self {
+    fn asked(quorum: u32, deadline: Timestamp) -> Self {
         let mut story = Self::run(0);
         let body = json!({
             "approval": APPROVAL, "args": ZEROS, "deadline": deadline, "fingerprint": ZEROS, "quorum": quorum,
@@ -108,7 +108,7 @@ impl Story {
 
     /// A run whose approval was granted by one vote.
     fn granted() -> Self {
-        let mut story = Self::asked(1, &time(900));
+        let mut story = Self::asked(1, time(900));
         story.vote("fred").add(RUN, "approval.granted", &json!({"approval": APPROVAL, "use_by": time(900)}));
         story
     }
@@ -421,7 +421,7 @@ fn an_approval_is_consumed_once() {
     story.step(RUN, 1, &approval);
     story.step(RUN, 2, &approval);
     story.violates(Invariant::I9, 1, "which seq 4 had consumed");
-    let mut story = Story::asked(2, &time(900));
+    let mut story = Story::asked(2, time(900));
     story.step(RUN, 1, &approval);
     story.violates(Invariant::I9, 0, "which is not granted");
     let mut story = Story::run(0);
@@ -439,15 +439,15 @@ fn an_approval_is_consumed_once() {
 
 #[test]
 fn a_grant_needs_its_votes_and_a_timer_its_time() {
-    let mut story = Story::asked(2, &time(900));
+    let mut story = Story::asked(2, time(900));
     story.vote("fred").add(RUN, "approval.granted", &json!({"approval": APPROVAL, "use_by": time(900)}));
     story.violates(Invariant::Fold, 0, "granted with 1 of 2 votes");
-    let mut story = Story::asked(2, &time(900));
+    let mut story = Story::asked(2, time(900));
     story.vote("fred").vote("fred");
     story.violates(Invariant::Fold, 0, "fred votes twice");
     for kind in ["approval.expired", "approval.escalated"] {
         for (deadline, early) in [(time(900), true), (time(1), false)] {
-            let mut story = Story::asked(1, &deadline);
+            let mut story = Story::asked(1, deadline);
             let mut body = json!({"approval": APPROVAL});
             if kind == "approval.escalated" {
                 (body["deadline"], body["level"]) = (json!(time(901)), json!(1));
