@@ -191,6 +191,11 @@ impl Approval {
         standing.ok_or_else(|| ApprovalReject::NotEligible { person: person.to_owned(), roles })
     }
 
+    /// Would this person's word count now?
+    pub fn may_decide(&self, who: &Principal, access: &Access, now: Timestamp) -> bool {
+        self.status == ApprovalStatus::Open && self.standing(now, who, access).is_ok()
+    }
+
     fn must_be_another(&self, who: &Principal) -> Result<(), ApprovalReject> {
         if who.has(Role::Agent) {
             return Err(ApprovalReject::Agent);

@@ -363,6 +363,12 @@ impl Approval {
         self.due().map_or(Wake::None, Wake::At)
     }
 
+    /// When its stream must be woken once it is used: only a review can still be owed.
+    pub fn wake_once_used(&self) -> Wake {
+        let used = Self { status: ApprovalStatus::Consumed, ..self.clone() };
+        used.wake()
+    }
+
     /// The next deadline: to answer, to use, or to review.
     fn due(&self) -> Option<Timestamp> {
         let own = match self.status {
