@@ -284,6 +284,9 @@ async fn a_run_is_undone_newest_first_and_verified() {
 async fn an_irreversible_call_is_blocked_and_one_request_is_opened() {
     let daemon = Daemon::start().await;
     let run = daemon.run().await;
+    let nobody = daemon.begin(&run, "mail.send", r#"{"to":"x"}"#, Retry::default()).await;
+    assert_eq!((&*nobody.findings[0].code, nobody.approval), ("approval.unreachable", None), "nobody could answer");
+    daemon.key("anna", &[Role::Approver], &[]).await;
     let first = daemon.begin(&run, "mail.send", r#"{"to":"x"}"#, Retry::default()).await;
     let again = daemon.begin(&run, "mail.send", r#"{"to":"x"}"#, Retry::default()).await;
     let other = daemon.begin(&run, "mail.send", r#"{"to":"y"}"#, Retry::default()).await;

@@ -17,7 +17,7 @@ use crate::ids::Mint as _;
 use crate::world::World;
 
 /// Longest wait for a change, in milliseconds.
-pub const APPROVAL_WAIT_MS_MAX: u64 = 60_000;
+pub const APPROVAL_WAIT_MS_MAX: u64 = 25_000;
 
 /// Which approvals a list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

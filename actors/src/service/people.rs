@@ -13,7 +13,7 @@ use reversi_proto::ids::{Actor, ActorKind, DelegationId, KeyId, StreamId};
 use reversi_proto::time::Timestamp;
 
 use super::approvals::need_one;
-use super::types::{NewDelegation, NewKey};
+use super::types::{NewDelegation, NewKey, PeopleFigures};
 use super::{Result, Service, check_text, need, unexpected};
 use crate::error::{Code, ServiceError};
 use crate::ids::Mint as _;
@@ -117,12 +117,13 @@ impl Service {
     }
 
     /// A new key in the place of an old one, which is void at once.
-    pub async fn rotate_key(&self, who: &Principal, key: &KeyId) -> Result<(KeyId, String)> {
+    pub async fn rotate_key(&self, who: &Principal, key: &KeyId) -> Result<(KeyId, String, KeyView)> {
         need(who, Role::Admin)?;
         let random: [u8; 128] = self.world.ids.random();
         let minted = mint(&self.world.ids.key_id(), &random).ok_or_else(unexpected)?;
-        self.change(&who.actor, StreamId::Access, |access, _, _| {
+        let old = self.change(&who.actor, StreamId::Access, |access, _, _| {
             let old = known_key(access, key)?;
+            let view = old.clone();
             if old.revoked {
                 return Err(ServiceError::new(Code::KeyRevoked, format!("key {key} is revoked; make a new one")));
             }
@@ -135,10 +136,10 @@ impl Service {
                 expires_at: old.expires_at,
             };
             let revoked = AccessEvent::KeyRevoked(KeyRevoked { key: key.clone() }, ()).into();
-            Ok((vec![created(new, &minted), revoked], ()))
-        })
-        .await?;
-        Ok((minted.presented.id().clone(), minted.text))
+            Ok((vec![created(new, &minted), revoked], view))
+        });
+        let view = old.await?;
+        Ok((minted.presented.id().clone(), minted.text, view))
     }
 
     // --- groups
@@ -230,6 +231,18 @@ impl Service {
     pub fn reviews(&self, who: &Principal) -> Result<Vec<OwedReview>> {
         need_one(who, &[Role::Auditor, Role::Approver])?;
         Ok(self.access().reviews().cloned().collect())
+    }
+
+    /// What waits for people, for metrics.
+    pub fn people_figures(&self) -> PeopleFigures {
+        let globals = self.world.globals();
+        let count = |n: usize| n as u64;
+        PeopleFigures {
+            approvals_open: count(self.world.asked.count()),
+            halts: count(globals.halt.iter().count()),
+            reviews_owed: count(globals.access.reviews().count()),
+            reviews_overdue: count(globals.access.reviews().filter(|review| review.overdue).count()),
+        }
     }
 
     // --- kill switch

@@ -144,6 +144,19 @@ pub struct NewKey {
     pub expires_at: Option<Timestamp>,
 }
 
+/// What waits for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeopleFigures {
+    /// Approvals that are pending, or granted and not used.
+    pub approvals_open: u64,
+    /// Scopes that are halted.
+    pub halts: u64,
+    /// Reviews that are owed after an emergency.
+    pub reviews_owed: u64,
+    /// Those of them that are overdue.
+    pub reviews_overdue: u64,
+}
+
 /// A delegation to make.
 #[derive(Debug, Clone)]
 pub struct NewDelegation {
