@@ -80,6 +80,8 @@ codes! {
     RollbackInProgress = "rollback.in_progress", Conflict;
     /// The Idempotency-Key was used for something else.
     KeyReused = "idempotency.key_reused", Invalid;
+    /// Mistakes in manifest files.
+    ManifestsInvalid = "manifests.invalid", Invalid;
     /// It can't be meant.
     RequestInvalid = "request.invalid", Invalid;
     /// A limit is reached.

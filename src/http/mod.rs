@@ -7,6 +7,7 @@ mod keys;
 mod ledger;
 mod metrics;
 mod problem;
+mod reload;
 mod reply;
 mod request;
 mod rollback;
@@ -25,6 +26,8 @@ use reversi_actors::service::Service;
 use tokio::sync::Semaphore;
 
 pub use server::Server;
+
+use crate::reload::Reloader;
 
 /// Limits of one listener.
 #[derive(Debug, Clone)]
@@ -73,6 +76,7 @@ pub enum Serve {
 /// What all requests share.
 pub(crate) struct Edge {
     service: Service,
+    reloader: Arc<Reloader>,
     limits: Limits,
     ids: request::RequestIds,
     admission: Semaphore,
@@ -91,9 +95,10 @@ pub struct Http {
 
 impl Http {
     /// An edge in front of a service.
-    pub fn new(service: Service, limits: Limits) -> Self {
+    pub fn new(service: Service, reloader: Arc<Reloader>, limits: Limits) -> Self {
         let edge = Edge {
             service,
+            reloader,
             ids: request::RequestIds::new(),
             admission: Semaphore::new(limits.requests),
             large_bodies: Arc::new(Semaphore::new(limits.large_bodies)),
@@ -136,4 +141,5 @@ fn api(router: Router<Shared>) -> Router<Shared> {
         .route("/v1/status", get(health::status))
         .route("/v1/me", get(keys::me))
         .route("/v1/keys", post(keys::create))
+        .route("/v1/reload", post(reload::reload))
 }

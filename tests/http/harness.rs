@@ -129,7 +129,7 @@ impl Daemon {
     /// The same daemon behind another listener with limits of its own.
     pub(crate) async fn listen(&self, limits: Limits) -> Server {
         let any = "127.0.0.1:0".parse().unwrap();
-        Http::new(self.app.service(), limits).listen(any, Serve::Everything).await.unwrap()
+        Http::new(self.app.service(), self.app.reloader(), limits).listen(any, Serve::Everything).await.unwrap()
     }
 
     pub(crate) fn data_dir(&self) -> std::path::PathBuf {

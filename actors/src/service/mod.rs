@@ -1,4 +1,5 @@
 //! The one typed handle that every edge calls: who may, then the entity that decides. Must not know any protocol.
+mod reload;
 mod types;
 
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ use crate::ids::Mint as _;
 use crate::journal::{SignedCheckpoint, Stats};
 use crate::world::{Counters, World};
 
+pub(crate) use reload::put_in_force;
+pub use reload::{ReloadBy, Reloaded};
 pub use types::{NewKey, NewRollback, NewRun, NewStep, Retry, RunState, RunSummary, Status, StepOutcome};
 
 type Result<T> = std::result::Result<T, ServiceError>;
