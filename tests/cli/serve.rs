@@ -194,7 +194,10 @@ fn a_command_reloads_as_the_admin_who_asked() {
     let refused = running.tell(&["reload"]).exits(1);
     // The same lines as where they are read from the file itself.
     let listed = reversi(["validate", arg(&running.folder.path().join("manifests"))]).exits(1).out;
-    assert!(refused.err.starts_with("error: the manifests stay as they were: 3 mistakes in the files\n"), "{refused:?}");
+    assert!(
+        refused.err.starts_with("error: the manifests stay as they were: 3 mistakes in the files\n"),
+        "{refused:?}"
+    );
     assert!(refused.err.ends_with(" (manifests.invalid)\n"), "{refused:?}");
     for line in listed.lines() {
         assert!(refused.err.contains(&format!("\n  {line}")), "{line}: {}", refused.err);
@@ -219,12 +222,18 @@ fn a_signal_before_the_daemon_is_ready_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_reversi"));
     let stage = Stage::new(folder.path(), binary, &[("tools.yaml", ONE)]).unwrap();
-    let mut child = stage.spawn(&Setting::default()).unwrap();
+    // The start waits for this upstream, which waits for us.
+    let gate = folder.path().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let script = format!("read line < '{}'", gate.display());
+    let slow = serde_json::json!({"name": "slow", "command": "sh", "args": ["-c", script]});
+    let mut child = stage.spawn(&Setting { upstreams: vec![slow], ..Setting::default() }).unwrap();
     while !catches_hangups(&mut child) {
         std::thread::yield_now();
     }
-    assert!(!stage.data().exists(), "the handler is there before anything else");
+    assert!(!folder.path().join("ready").exists(), "the handler is there before the daemon is ready");
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    fs::write(&gate, "\n").unwrap();
     until_logged(&stage, "listening on");
     until_logged(&stage, "the manifests were read again: nothing has changed");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

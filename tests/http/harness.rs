@@ -136,6 +136,10 @@ impl Daemon {
         self.folder.path().join("reversi-data")
     }
 
+    pub(crate) fn manifests_dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("manifests")
+    }
+
     pub(crate) async fn new_key(&self, actor: &str, role: &str) -> String {
         let body = json!({"actor": actor, "roles": [role], "person": actor});
         let made = self.post("/v1/keys", &self.admin, &body).await.json(201);
