@@ -1,5 +1,6 @@
 //! Manifest files that are missing, strange or hostile: each is named with what to do, all in one list, and nothing hangs.
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -58,7 +59,7 @@ fn hostile_texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for (before, name) in "abcdefgh".chars().zip("bcdefghi".chars()) {
         let aliases = vec![format!("*{before}"); 10].join(", ");
-        bomb.push_str(&format!("{name}: &{name} [{aliases}]\n"));
+        writeln!(bomb, "{name}: &{name} [{aliases}]").unwrap();
     }
     let text = |text: &str| text.as_bytes().to_vec();
     vec![

@@ -1,8 +1,11 @@
 //! The daemon's own process: the check before a start, refusals to start, and reloads by signal and by command.
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use reversi::demo::daemon::{Daemon, Setting, Stage};
 use rustix::process::{Pid, Signal, kill_process};
@@ -145,11 +148,17 @@ impl Running {
 }
 
 fn until_logged(stage: &Stage, words: &str) -> String {
+    until(|| Some(fs::read_to_string(stage.log()).unwrap_or_default()).filter(|log| log.contains(words)))
+}
+
+/// Asks until there is an answer; a daemon that never gives one must not keep the tests for ever.
+fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
     loop {
-        let log = fs::read_to_string(stage.log()).unwrap_or_default();
-        if log.contains(words) {
-            return log;
+        if let Some(answer) = ask() {
+            return answer;
         }
+        assert!(since.elapsed() < Duration::from_secs(60), "no answer");
         std::thread::yield_now();
     }
 }
@@ -209,12 +218,19 @@ fn a_command_reloads_as_the_admin_who_asked() {
     assert!(running.daemon.stop().unwrap().success());
 }
 
-/// Whether the process handles SIGHUP by now.
-fn catches_hangups(child: &mut Child) -> bool {
+/// Something once the process handles SIGHUP.
+fn catches_hangups(child: &mut Child) -> Option<()> {
     assert!(child.try_wait().unwrap().is_none(), "the daemon ended");
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0
+    (u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0).then_some(())
+}
+
+/// Writes to a pipe once somebody reads from it.
+fn open_gate(gate: &Path) -> Option<()> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut opened = fs::OpenOptions::new().write(true).custom_flags(flags).open(gate).ok()?;
+    opened.write_all(b"\n").ok()
 }
 
 #[test]
@@ -228,12 +244,10 @@ fn a_signal_before_the_daemon_is_ready_is_kept() {
     let script = format!("read line < '{}'", gate.display());
     let slow = serde_json::json!({"name": "slow", "command": "sh", "args": ["-c", script]});
     let mut child = stage.spawn(&Setting { upstreams: vec![slow], ..Setting::default() }).unwrap();
-    while !catches_hangups(&mut child) {
-        std::thread::yield_now();
-    }
+    until(|| catches_hangups(&mut child));
     assert!(!folder.path().join("ready").exists(), "the handler is there before the daemon is ready");
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
-    fs::write(&gate, "\n").unwrap();
+    until(|| open_gate(&gate));
     until_logged(&stage, "listening on");
     until_logged(&stage, "the manifests were read again: nothing has changed");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -136,6 +136,10 @@ impl Daemon {
         self.folder.path().join("reversi-data")
     }
 
+    pub(crate) fn service(&self) -> reversi_actors::service::Service {
+        self.app.service()
+    }
+
     pub(crate) fn manifests_dir(&self) -> std::path::PathBuf {
         self.folder.path().join("manifests")
     }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use reversi::adapters::upstreams::UpstreamConfig;
 use reversi::http::Limits;
 use reversi::manifests::read;
+use reversi_actors::service::ReloadBy;
+use reversi_proto::manifest::{ManifestSet, load};
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, create};
@@ -145,6 +147,30 @@ async fn a_step_keeps_the_compensation_it_began_under() {
         std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(left, BTreeSet::from(["old.txt".to_owned()]));
     assert_eq!(std::fs::read_to_string(sandbox.path().join("old.txt")).unwrap(), "of the first version");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sets_that_race_each_get_a_record_and_are_compared_with_the_one_before() {
+    let daemon = Daemon::start().await;
+    let mut racing = tokio::task::JoinSet::new();
+    for version in 1..=10 {
+        let manifests = load("tools.yaml", versioned(version).as_bytes()).unwrap();
+        let set = ManifestSet::new(manifests.into_iter().map(|one| ("tools.yaml".to_owned(), one)).collect()).unwrap();
+        let service = daemon.service();
+        racing.spawn(async move { service.reload_manifests(&ReloadBy::system(), &set).await.unwrap() });
+    }
+    let mut done = racing.join_all().await;
+    done.sort_by_key(|reloaded| reloaded.seq);
+    assert_eq!((done[0].added.len(), done[0].removed.len(), done[0].updated.len()), (1, 3, 1), "{:?}", done[0]);
+    for later in &done[1..] {
+        assert!(later.changed && later.added.is_empty() && later.removed.is_empty(), "{later:?}");
+        assert_eq!(later.updated, ["crm.write".parse().unwrap()]);
+    }
+    let loaded = daemon.loaded().await;
+    let in_order: Vec<Value> = done.iter().map(|one| json!([one.seq, one.checksum])).collect();
+    let recorded: Vec<Value> = loaded[1..].iter().map(|one| json!([one["seq"], one["body"]["set"]])).collect();
+    assert_eq!(in_order, recorded);
     daemon.stop().await;
 }
 
