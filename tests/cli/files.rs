@@ -144,20 +144,19 @@ fn a_folder_of_hostile_files_lists_them_all() {
 
 #[test]
 fn folders_are_read_without_their_folders() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("manifests");
+    fs::create_dir_all(dir.join("drafts")).unwrap();
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/payments.yaml"), dir.join("payments.yaml")).unwrap();
+    fs::write(dir.join("drafts/broken.yaml"), "tool: [").unwrap();
+    fs::write(dir.join("README.md"), "not a manifest").unwrap();
+    let said = said(command(["validate", "manifests"]).current_dir(home.path())).exits(0);
     // A4
-    let dir = tempfile::tempdir().unwrap();
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/payments.yaml");
-    fs::copy(example, dir.path().join("payments.yaml")).unwrap();
-    fs::create_dir(dir.path().join("drafts")).unwrap();
-    fs::write(dir.path().join("drafts/broken.yaml"), "tool: [").unwrap();
-    fs::write(dir.path().join("README.md"), "not a manifest").unwrap();
-    let mut command = command(["validate", "."]);
-    let said = said(command.current_dir(dir.path())).exits(0);
     assert_eq!((said.out.as_str(), said.err.as_str()), ("ok: 3 tool manifests valid\n", ""));
     // A folder that leads back to itself ends nowhere, because nobody follows it.
-    symlink("..", dir.path().join("drafts/up")).unwrap();
-    symlink(".", dir.path().join("self")).unwrap();
-    assert_eq!(reversi(["validate", arg(dir.path())]).exits(0).out, "ok: 3 tool manifests valid\n");
+    symlink("..", dir.join("drafts/up")).unwrap();
+    symlink(".", dir.join("self")).unwrap();
+    assert_eq!(reversi(["validate", arg(&dir)]).exits(0).out, "ok: 3 tool manifests valid\n");
 }
 
 #[test]
