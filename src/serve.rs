@@ -19,8 +19,9 @@ use crate::{http, log};
 #[derive(Debug, Clone, Args)]
 #[allow(clippy::struct_excessive_bools)] // each is an option of its own
 #[command(after_help = "\
-SIGTERM and SIGINT stop it: requests that are being worked on may finish. SIGHUP, like `reversi reload`, makes it read
-the manifests again, and nothing else of the settings; with a mistake in any file those in force stay.
+SIGTERM and SIGINT stop it: requests that are being worked on may finish. SIGHUP, like
+`reversi reload`, makes it read the manifests again, and nothing else of the settings; with a
+mistake in any file those in force stay.
 
 Examples:
   reversi serve

@@ -11,8 +11,9 @@ use super::wire::Reloaded;
 /// Has the daemon read its manifests again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs an admin's key. With a mistake in any file nothing changes, and all of them are listed. Steps that have begun keep
-the manifests they began under. Of the settings nothing else is read again; SIGHUP does the same without a key.
+Needs an admin's key. With a mistake in any file nothing changes, and all of them are listed.
+Steps that have begun keep the manifests they began under. Of the settings nothing else is read
+again; SIGHUP does the same without a key.
 
 Examples:
   reversi reload --key-file reversi-data/admin.key
