@@ -7,8 +7,10 @@ mod failure;
 mod keygen;
 mod keys;
 mod ledger;
+mod mistakes;
 mod out;
 mod progress;
+mod reload;
 mod render;
 mod rollback;
 mod runs;
@@ -44,6 +46,7 @@ enum Command {
     Runs(runs::RunsArgs),
     Status(status::StatusArgs),
     Keys(keys::KeysArgs),
+    Reload(reload::ReloadArgs),
     Ledger(ledger::LedgerArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
@@ -87,6 +90,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Runs(args) => runs::run(args, out),
         Command::Status(args) => status::run(&args, out),
         Command::Keys(args) => keys::run(args, out),
+        Command::Reload(args) => reload::run(&args, out),
         Command::Ledger(args) => ledger::run(args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),

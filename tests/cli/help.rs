@@ -16,6 +16,7 @@ const COMMANDS: &[&str] = &[
     "status",
     "keys",
     "keys create",
+    "reload",
     "ledger",
     "ledger export",
     "ledger checkpoint",
