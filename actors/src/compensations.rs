@@ -10,7 +10,7 @@ use reversi_proto::retry::doubled_ms;
 use reversi_proto::run::{Run, SpecError};
 use reversi_proto::time::Timestamp;
 use reversi_proto::undo::{
-    CallEnd, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
+    CallEnd, NoGrant, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
 };
 use reversi_proto::wake::Wake;
 
@@ -164,11 +164,12 @@ fn spec_of(run: &Run, step: u32, world: &World) -> Result<UndoSpec, SpecError> {
 }
 
 /// The grant that the first attempt would use up, and when its stream must be woken once it has.
-fn grant_of(run: &Run, step: u32, world: &World) -> Option<(ApprovalId, Wake)> {
+pub(crate) fn grant_of(run: &Run, step: u32, world: &World) -> Result<Option<(ApprovalId, Wake)>, NoGrant> {
     let globals = world.globals();
-    let rules = undo_rules_of(run.step(step)?, &globals.archive);
-    let grant = run.undo_grant(step, &rules, (&globals.access, world.clock.now())).ok().flatten()?;
-    Some((grant.id().clone(), grant.wake_once_used()))
+    let Some(of) = run.step(step) else { return Ok(None) };
+    let rules = undo_rules_of(of, &globals.archive);
+    let grant = run.undo_grant(step, &rules, (&globals.access, world.clock.now()))?;
+    Ok(grant.map(|grant| (grant.id().clone(), grant.wake_once_used())))
 }
 
 async fn fetch_spec(world: &Arc<World>, run: &RunId, step: u32) -> Result<UndoSpec, String> {

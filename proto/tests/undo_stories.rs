@@ -73,7 +73,7 @@ fn facts() -> UndoFacts {
         claim: Some(StreamId::Claim([6; 32])),
         calls_are_over: false,
         random: 1_000_000_007,
-        grant: None,
+        grant: Ok(None),
     }
 }
 

@@ -10,13 +10,14 @@ use crate::approval::{Approval, ApprovalStatus, Ask, Rules, USE_WITHIN_MS, merge
 use crate::canonical::Canonical;
 use crate::commit;
 use crate::event::v1::{
-    ApprovalCancelled, ApprovalPreApproved, ApprovalRequested, ApprovalRevoked, Finding, FullArguments, Target,
+    ApprovalCancelled, ApprovalPreApproved, ApprovalRequested, ApprovalRevoked, Finding, FullArguments, Role, Target,
 };
 use crate::event::{ApprovalEvent, Event, Meta};
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, Seq, StepNo, StreamId, ToolName};
 use crate::manifest::{self, Manifest};
 use crate::time::Timestamp;
+use crate::undo::NoGrant;
 use crate::wake::Wake;
 
 /// Where a call stands with its approval.
@@ -52,6 +53,10 @@ pub struct UndoAsk {
     pub config: Seq,
     /// Who must say yes.
     pub rules: Rules,
+    /// Who may.
+    pub access: Arc<Access>,
+    /// Version of the `access` stream.
+    pub access_version: Option<Seq>,
 }
 
 /// An operator's yes in advance.
@@ -156,24 +161,29 @@ impl Run {
     ) -> Approving {
         let Some(rules) = rules_of(manifest) else { return Approving::NotNeeded };
         let fingerprint = self.fingerprint(call, manifest, facts);
+        let known = self.asked.get(&fingerprint).and_then(|id| self.approvals.get(id));
+        // A no stands for exactly this call in this run, whoever says yes to it in another way.
+        if let Some(approval) = known.filter(|approval| approval.status() == ApprovalStatus::Denied) {
+            return Approving::Refused(denied(approval));
+        }
         if let Some(id) = &call.approval {
             return self.named(now, id, (call, manifest, fingerprint), begin);
         }
-        if let Some(approval) = self.pre_approved(now, &call.tool, &rules, (&begin.access, &self.people(call))) {
+        let barred = self.people(call);
+        let mut pre = self.pre_approved(now, &call.tool, &rules, (&begin.access, &barred));
+        if let Some(approval) = pre.next() {
             return Approving::Granted(approval.id().clone());
         }
-        let known = self.asked.get(&fingerprint).and_then(|id| self.approvals.get(id));
         let stale = match known.map(|approval| (approval, approval.status())) {
             Some((approval, ApprovalStatus::Open)) => return Approving::Pending(approval.id().clone()),
             Some((approval, ApprovalStatus::Approved)) if approval.is_usable(&begin.access, now) => {
                 return Approving::Granted(approval.id().clone());
             }
             Some((approval, ApprovalStatus::Approved)) => Some(approval.id().clone()),
-            // Asking again and again after a no would only wear people down.
-            Some((approval, ApprovalStatus::Denied)) => return Approving::Refused(denied(approval)),
             Some((
                 _,
                 ApprovalStatus::Absent
+                | ApprovalStatus::Denied
                 | ApprovalStatus::Consumed
                 | ApprovalStatus::Expired
                 | ApprovalStatus::Revoked
@@ -181,6 +191,17 @@ impl Run {
             ))
             | None => None,
         };
+        self.ask(now, stale, call, (&rules, begin))
+    }
+
+    /// It is of no use to ask where too few could answer.
+    fn ask(
+        &self,
+        now: Timestamp,
+        stale: Option<ApprovalId>,
+        call: &BeginCall,
+        (rules, begin): (&Rules, &BeginFacts),
+    ) -> Approving {
         let barred = self.people(call);
         let barred: Vec<&str> = barred.iter().map(String::as_str).collect();
         let listed = rules.listed_at_last();
@@ -233,19 +254,22 @@ impl Run {
             return refused("approval.wrong_arguments", format!("approval {id} is for other arguments; ask again"));
         }
         let ended = |what: &str| format!("approval {id} {what}; ask again without naming it");
+        let rules = rules_of(manifest).unwrap_or_default();
+        // Whether its timer has recorded that already must make no difference.
+        let late = approval.status() == ApprovalStatus::Approved && approval.use_by().is_some_and(|until| until <= now);
         match approval.status() {
             ApprovalStatus::Open => Approving::Pending(id.clone()),
+            ApprovalStatus::Approved if late => refused("approval.expired", ended("was not used in time")),
             ApprovalStatus::Approved if ask.fingerprint.is_none() => {
-                let rules = rules_of(manifest).unwrap_or_default();
-                match self.pre_approved(now, &call.tool, &rules, (&begin.access, &self.people(call))) {
-                    Some(approval) => Approving::Granted(approval.id().clone()),
-                    None => {
-                        refused("approval.not_enough", format!("the pre-approval {id} is not enough for this call"))
-                    }
+                let barred = self.people(call);
+                let mut pre = self.pre_approved(now, &call.tool, &rules, (&begin.access, &barred));
+                if pre.any(|approval| approval.id() == id) {
+                    return Approving::Granted(id.clone());
                 }
+                refused("approval.not_enough", format!("the pre-approval {id} is not enough for this call"))
             }
             ApprovalStatus::Approved if approval.is_usable(&begin.access, now) => Approving::Granted(id.clone()),
-            ApprovalStatus::Approved => Approving::Ask { stale: Some(id.clone()) },
+            ApprovalStatus::Approved => self.ask(now, Some(id.clone()), call, (&rules, begin)),
             ApprovalStatus::Denied => Approving::Refused(denied(approval)),
             ApprovalStatus::Consumed => refused("approval.used", ended("was used already, and is good for one call")),
             ApprovalStatus::Expired => refused("approval.expired", ended("expired")),
@@ -254,18 +278,19 @@ impl Run {
         }
     }
 
-    /// A pre-approval that would do for these rules.
+    /// Pre-approvals that would do for these rules: each is one vote of a person who is an operator still.
     fn pre_approved(
         &self,
         now: Timestamp,
         tool: &ToolName,
         rules: &Rules,
         (access, barred): (&Access, &[String]),
-    ) -> Option<&Approval> {
-        self.approvals.values().find(|approval| {
+    ) -> impl Iterator<Item = &Approval> {
+        self.approvals.values().filter(move |approval| {
             let fits = approval.ask().is_some_and(|ask| ask.fingerprint.is_none() && ask.tool == *tool);
             let enough = |person: &str| {
-                rules.quorum == 1 && access.holds(person, &rules.roles, now) && !barred.iter().any(|b| b == person)
+                let entitled = access.has_role(person, Role::Operator, now) && access.holds(person, &rules.roles, now);
+                rules.quorum == 1 && entitled && !barred.iter().any(|b| b == person)
             };
             let voters = approval.votes();
             let in_time = approval.use_by().is_some_and(|until| now < until);
@@ -336,19 +361,20 @@ impl Run {
         if !step.undo_pin.as_ref()?.approval || self.undo_was_approved(step) {
             return None;
         }
-        if self.pre_approval_of_undo(step).is_some() {
+        let asked = self.undo_approvals.get(&step.no).and_then(|id| self.approvals.get(id)).map(Approval::status);
+        // A no stands, whoever says yes in another way.
+        if asked != Some(ApprovalStatus::Denied) && self.pre_approvals_of_undo(step).next().is_some() {
             return Some(UndoApproval::Granted);
         }
-        let asked = self.undo_approvals.get(&step.no).and_then(|id| self.approvals.get(id));
-        Some(match asked.map(Approval::status) {
-            None | Some(ApprovalStatus::Absent) => UndoApproval::ToAsk,
+        Some(match asked {
+            // Within a rollback only the daemon cancels one: it was for an undo that is another one now.
+            None | Some(ApprovalStatus::Absent | ApprovalStatus::Cancelled) => UndoApproval::ToAsk,
             Some(ApprovalStatus::Open) => UndoApproval::Pending,
             Some(ApprovalStatus::Approved) => UndoApproval::Granted,
             Some(ApprovalStatus::Consumed) => return None,
             Some(ApprovalStatus::Denied) => UndoApproval::Ended("the approval of its undo was denied"),
             Some(ApprovalStatus::Expired) => UndoApproval::Ended("the approval of its undo expired"),
             Some(ApprovalStatus::Revoked) => UndoApproval::Ended("the approval of its undo was revoked"),
-            Some(ApprovalStatus::Cancelled) => UndoApproval::Ended("the approval of its undo was cancelled"),
         })
     }
 
@@ -365,11 +391,11 @@ impl Run {
     }
 
     /// By the state alone; whether it is enough is looked at when it is used.
-    fn pre_approval_of_undo(&self, step: &Step) -> Option<&Approval> {
-        let tool = &step.undo_pin.as_ref()?.tool;
+    fn pre_approvals_of_undo(&self, step: &Step) -> impl Iterator<Item = &Approval> {
+        let tool = step.undo_pin.as_ref().map(|pin| &pin.tool);
         let starter = self.rollback.as_ref().map(|rollback| (&rollback.by, rollback.person.as_deref()));
-        self.approvals.values().find(|approval| {
-            let fits = approval.ask().is_some_and(|ask| ask.fingerprint.is_none() && ask.tool == *tool);
+        self.approvals.values().filter(move |approval| {
+            let fits = approval.ask().is_some_and(|ask| ask.fingerprint.is_none() && Some(&ask.tool) == tool);
             let own = |person: &str| starter.is_some_and(|(by, p)| by.as_str() == person || p == Some(person));
             let foreign = approval.votes().iter().all(|vote| !own(&vote.person));
             fits && foreign && approval.status() == ApprovalStatus::Approved
@@ -389,7 +415,7 @@ impl Run {
             Some(UndoApproval::Granted) => {
                 let barred: Vec<String> = self.rollback_people();
                 let tool = step.undo_pin.as_ref().map(|pin| &pin.tool);
-                let pre = tool.and_then(|tool| self.pre_approved(now, tool, rules, (access, &barred)));
+                let pre = tool.and_then(|tool| self.pre_approved(now, tool, rules, (access, &barred)).next());
                 let asked = self.undo_approvals.get(&no).and_then(|id| self.approvals.get(id));
                 let asked = asked.filter(|approval| approval.is_usable(access, now));
                 pre.or(asked).map(Some).ok_or(NoGrant)
@@ -411,15 +437,26 @@ impl Run {
         facts: &RunFacts,
     ) -> Result<Decision<RunAnswer>, RunReject> {
         let Some(ask) = &facts.undo else { return Err(RunReject::Invalid("the request needs its facts")) };
-        let wanted = self.rollback_effects().contains(&super::RunEffect::RequestApproval(no));
-        let (Some(rollback), true) = (&self.rollback, wanted) else { return Ok(Decision::already(RunAnswer::Done)) };
+        let effects = self.rollback_effects();
+        let to_ask = effects.contains(&super::RunEffect::RequestApproval(no));
+        let stale = if effects.contains(&super::RunEffect::DriveUndo(no)) { self.stale(now, no, ask) } else { vec![] };
+        let (Some(rollback), true) = (&self.rollback, to_ask || !stale.is_empty()) else {
+            return Ok(Decision::already(RunAnswer::Done));
+        };
+        let why = "it is not, or not any more, enough for this undo";
+        let mut records: Vec<_> = stale.iter().map(|id| (revoked(id, why), self.with_approval(id))).collect();
+        // What was asked stays asked where only a pre-approval beside it is of no use.
+        let asked = self.undo_approvals.get(&no).filter(|id| !stale.contains(*id)).and_then(|id| self.approval(id));
+        if asked.is_some_and(|approval| approval.status() != ApprovalStatus::Cancelled) {
+            return Ok(self.by_access(records, ask));
+        }
         let checksum = ask.manifest.map(|hash| hash.to_string()).unwrap_or_default();
         let (step, run) = (no.to_string(), self.id.as_str());
         let parts = [ask.tool.as_str(), &checksum, ask.args.as_str(), &step, run];
         let rules = ask.rules.clone();
         let body = ApprovalRequested {
             approval: ask.approval.clone(),
-            args: self.commit_args(&ask.args, self.chain.next_run_seq(), facts),
+            args: self.commit_args(&ask.args, self.chain.next_run_seq() + records.len() as u64, facts),
             config: ask.config,
             deadline: rules.timeout_ms.map(|ms| now.plus_ms(ms)),
             escalate_to: rules.escalate_to,
@@ -435,9 +472,25 @@ impl Run {
             tool: ask.tool.clone(),
         };
         let event = ApprovalEvent::Requested(body, FullArguments { args: Some(ask.args.clone()) }).into();
-        let mut decision = self.append(vec![event], RunAnswer::Done);
-        decision.records.iter_mut().for_each(|(_, streams)| streams.push(StreamId::Approval(ask.approval.clone())));
-        Ok(decision)
+        records.push((event, self.with_approval(&ask.approval)));
+        Ok(self.by_access(records, ask))
+    }
+
+    /// Grants of a step's undo by their state, where none of them may be used now.
+    fn stale(&self, now: Timestamp, no: StepNo, ask: &UndoAsk) -> Vec<ApprovalId> {
+        if self.undo_grant(no, &ask.rules, (&ask.access, now)).is_ok() {
+            return Vec::new();
+        }
+        let pre = self.step(no).into_iter().flat_map(|step| self.pre_approvals_of_undo(step));
+        let asked = self.undo_approvals.get(&no).and_then(|id| self.approval(id));
+        let asked = asked.filter(|approval| approval.status() == ApprovalStatus::Approved);
+        pre.chain(asked).map(|approval| approval.id().clone()).collect()
+    }
+
+    fn by_access(&self, records: Vec<(Event, Vec<StreamId>)>, ask: &UndoAsk) -> Decision<RunAnswer> {
+        let mut decision = Decision { records, ..self.append(Vec::new(), RunAnswer::Done) };
+        decision.expect.push((StreamId::Access, ask.access_version));
+        decision
     }
 
     // --- pre-approval
@@ -488,10 +541,6 @@ impl Run {
         Ok(decision)
     }
 }
-
-/// There is no grant that may be used now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoGrant;
 
 /// Where the approval of an undo stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use crate::undo::{Phase, Undo};
 use crate::wake::Wake;
 
-pub use approve::{NoGrant, PreApprove, PreApproveFacts, UndoAsk, rules_of, undo_rules};
+pub use approve::{PreApprove, PreApproveFacts, UndoAsk, rules_of, undo_rules};
 pub use begin::{BeginAnswer, BeginCall, BeginFacts, ClaimFact, DecisionWord, claim_of};
 pub use outcome::{CompleteAnswer, CompleteCall, ResolveCall, ResultPayload};
 pub use report::{Plan, PlanAction, PlanStep, Report, ReportEntry, StepView, Verdict};

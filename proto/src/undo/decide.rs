@@ -1,5 +1,5 @@
 //! The decisions of an undo: domain rules "Undo 2 to 5". Must not fold.
-use super::{After, CallEnd, Phase, ReadEnd, Undo, UndoFacts, UndoReject};
+use super::{After, CallEnd, NotReady, Phase, ReadEnd, Undo, UndoFacts, UndoReject};
 use crate::aggregate::Decision;
 use crate::commit;
 use crate::event::v1::{
@@ -31,10 +31,14 @@ impl Undo {
         if !due {
             return Ok(Decision::already(()));
         }
+        // What was granted may not be enough any more: its voters may have lost what they held.
+        let Ok(grant) = &facts.grant else {
+            return Err(UndoReject::NotReady { step: self.step, why: NotReady::AwaitingApproval });
+        };
         let k = commit::opening_key(&facts.payload_key, &self.run, facts.run_seq, "args");
         let event = UndoEvent::Attempted(
             UndoAttempted {
-                approval: facts.grant.as_ref().map(|(id, _)| id.clone()),
+                approval: grant.as_ref().map(|(id, _)| id.clone()),
                 args: commit::commit(&k, &facts.spec.args),
                 attempt: self.attempts + 1,
                 executor: Executor::Daemon,
@@ -46,7 +50,7 @@ impl Undo {
             (),
         );
         let mut decision = self.append(vec![event], facts);
-        if let (Some((id, wake)), Some((_, streams))) = (&facts.grant, decision.records.first_mut()) {
+        if let (Some((id, wake)), Some((_, streams))) = (grant, decision.records.first_mut()) {
             streams.push(StreamId::Approval(id.clone()));
             decision.wakes.insert(StreamId::Approval(id.clone()), *wake);
         }

@@ -199,9 +199,14 @@ pub struct UndoFacts {
     pub calls_are_over: bool,
     /// For jitter.
     pub random: u64,
-    /// The grant that the first attempt uses up, and when its stream must be woken after that.
-    pub grant: Option<(ApprovalId, Wake)>,
+    /// The grant that the first attempt uses up, and when its stream must be woken after that; None where it needs none,
+    /// an error where it needs one and there is none that may be used now.
+    pub grant: Result<Option<(ApprovalId, Wake)>, NoGrant>,
 }
+
+/// There is no grant that may be used now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoGrant;
 
 /// Why a step's turn has not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
