@@ -221,13 +221,54 @@ fn what_is_not_the_normalized_form_is_not_restored() {
         changed[key] = value;
         restore(changed)
     };
-    assert!(matches!(with("timeout_ms", json!("30s")), Err(RestoreError::NotNormalized { .. })));
+    assert!(matches!(with("timeout_ms", json!("30s")), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("requires", json!([{"tool": "a"}])), Err(RestoreError::NotNormalized { .. })));
     assert!(matches!(with("risk", json!({})), Err(RestoreError::NotNormalized { .. })));
     assert!(matches!(with("approval", json!({"quorum": 1})), Err(RestoreError::Invalid(_))));
     assert!(matches!(with("more", json!(1)), Err(RestoreError::Invalid(_))));
-    assert!(matches!(with("effect", json!("reversible")), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("effect", json!("undoable")), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("schema_hash", json!(5)), Err(RestoreError::Invalid(_))));
+    assert!(matches!(with("requires", json!(["a b"])), Err(RestoreError::Invalid(_))));
     assert!(matches!(restore(json!([good])), Err(RestoreError::Invalid(_))));
     assert!(matches!(restore(json!(null)), Err(RestoreError::Invalid(_))));
+}
+
+/// What a laxer day accepted must stay readable, with the same text and checksum: the rules are for what comes in.
+#[test]
+fn a_text_of_laxer_days_is_restored_as_it_was() {
+    let base = serde_json::to_value(&load("m.yaml", PAYMENTS.as_bytes()).unwrap()[1]).unwrap();
+    let changes: [(&str, Value); 17] = [
+        ("/timeout_ms", json!(31_536_000_001_i64)),
+        ("/timeout_ms", json!(0)),
+        ("/version", json!(0)),
+        ("/permission", json!("a b")),
+        ("/permission", json!("")),
+        ("/owner", json!(" ")),
+        ("/description", json!("\u{1b}[0m")),
+        ("/effect", json!("read_only")),
+        ("/effect", json!("irreversible")),
+        ("/approval_rules/quorum", json!(11)),
+        ("/approval_rules/roles", json!([])),
+        ("/compensation/kind", json!("inverse")),
+        ("/compensation/tool", json!("stripe.create_charge")),
+        ("/compensation/argument_map", json!({"": "$args.a"})),
+        ("/compensation/verification/retries", json!(0)),
+        ("/audit/retention_days", json!(36_501)),
+        ("/requires", json!(["a", "a"])),
+    ];
+    for (pointer, value) in changes {
+        let mut changed = base.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let text = Canonical::of(&changed).unwrap();
+        let back = Manifest::from_canonical(&text).unwrap_or_else(|error| panic!("{pointer}: {error}"));
+        assert_eq!(back.canonical(), text, "{pointer}");
+        // The same said today, in what people write, is refused.
+        changed.as_object_mut().unwrap().remove("approval_rules");
+        if pointer.starts_with("/approval_rules") {
+            changed["approval"] = json!({"roles": [], "quorum": 11});
+        }
+        assert!(load("m.json", changed.to_string().as_bytes()).is_err(), "{pointer}");
+    }
 }
 
 #[test]

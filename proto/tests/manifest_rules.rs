@@ -179,7 +179,11 @@ fn compensation_belongs_to_effects_that_have_one() {
         refused(&text, Code::CompensationForbidden, "compensation");
     }
     // E1, J3
-    refused("tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}", Code::SelfReference, "compensation");
+    refused(
+        "tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}",
+        Code::SelfReference,
+        "compensation.tool",
+    );
     refused(
         "tool: t\neffect: reversible\npermission: p\ncompensation: {kind: inverse}",
         Code::MissingField,
@@ -313,7 +317,8 @@ fn requires_and_idempotency() {
     let m = one(&reader("requires: [a, {tool: b, status: succeeded}, {tool: c}]"));
     assert_eq!(m.requires.iter().map(reversi_proto::ids::ToolName::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
     refused(&reader("requires: [a, {tool: a}]"), Code::DuplicateRequire, "requires[1]");
-    refused(&reader("requires: [t]"), Code::SelfReference, "requires");
+    refused(&reader("requires: [a, t]"), Code::SelfReference, "requires[1]");
+    refused(&reader("requires: [{tool: t}]"), Code::SelfReference, "requires[0].tool");
     refused(&reader("requires: [{tool: a, status: failed}]"), Code::UnknownValue, "requires[0].status");
     refused(&reader("requires: [{status: succeeded}]"), Code::MissingField, "requires[0]");
     refused(&reader("requires: [5]"), Code::WrongType, "requires[0]");

@@ -361,6 +361,14 @@ pub struct Manifest {
     places: Places,
 }
 
+/// Whose a manifest is and where it says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) tool: ToolName,
+    pub(crate) path: String,
+    pub(crate) pos: Pos,
+}
+
 /// Where the names of other tools stood, for the findings of a set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
@@ -369,7 +377,8 @@ pub(crate) struct Places {
     pub(crate) compensation_tool: Pos,
     pub(crate) verification_tool: Pos,
     pub(crate) replaced_by: Pos,
-    pub(crate) requires: Vec<Pos>,
+    /// With what follows the item's path, where it is an object.
+    pub(crate) requires: Vec<(Pos, &'static str)>,
 }
 
 impl Manifest {
