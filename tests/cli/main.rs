@@ -6,3 +6,4 @@ mod http;
 mod ledger;
 mod offline;
 mod program;
+mod schema;
