@@ -25,7 +25,7 @@ fn errors(text: &str) -> Vec<Diagnostic> {
 
 #[test]
 fn the_example_of_the_page() {
-    // A4, A22
+    // A4 A22
     let list = load("payments.yaml", PAYMENTS.as_bytes()).unwrap();
     assert_eq!(list.len(), 3);
     let normalized = serde_json::to_value(&list[1]).unwrap();
@@ -273,7 +273,7 @@ fn a_text_of_laxer_days_is_restored_as_it_was() {
 
 #[test]
 fn values_of_an_undo() {
-    // E6, E8, F2
+    // E6 E8 F2
     let charge = load("payments.yaml", PAYMENTS.as_bytes()).unwrap().remove(1);
     let args = json!({"order_id": "o1", "amount": 2500, "card_token": "secret"});
     let captured = undo_values(&charge, &args, Some(&json!({"id": "ch_1", "more": true})));
