@@ -7,8 +7,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use reversi_proto::canonical::Canonical;
 use reversi_proto::manifest::{
-    Approval, Code, DEPTH_MAX, Diagnostic, FILE_BYTES_MAX, Manifest, ManifestSet, RestoreError, build_arguments, load,
-    undo_values,
+    Approval, Code, DEPTH_MAX, Diagnostic, FILE_BYTES_MAX, Loaded, Manifest, ManifestSet, RestoreError,
+    build_arguments, load, undo_values,
 };
 use serde_json::{Value, json};
 
@@ -136,6 +136,191 @@ fn yaml_is_version_1_2_without_magic() {
     assert_eq!(errors(&format!("{base}? [a]\n: b"))[0].code, Code::KeyNotText);
     let found = errors("tool: t\n\teffect: read_only\n");
     assert_eq!(found[0].hint.as_deref(), Some("indent with spaces, not with tabs"));
+}
+
+/// A JSON file is read by JSON's own rules: what YAML would take otherwise, or not at all, is told as JSON tells it.
+#[test]
+fn json_is_not_read_as_yaml() {
+    // A key and its colon on different lines, a tab as indentation, a text like an anchor: all good JSON.
+    let good = "{\"tool\"\n:\t\"t\",\n\t\"effect\": \"read_only\", \"permission\": \"p\", \"owner\": \"&a *b\"}";
+    assert_eq!(load("m.json", good.as_bytes()).unwrap()[0].owner.as_deref(), Some("&a *b"));
+    let with_owner = |owner: &str| {
+        format!("{{\"tool\": \"t\", \"effect\": \"read_only\",\n \"permission\": \"\u{e9}\", \"owner\": {owner}}}")
+    };
+    // Line and column of the character where JSON stops making sense, counted in characters.
+    for (owner, column, says) in [
+        ("\"\\ud800\"", 31, "surrogate"),
+        ("\"\\udc00\"", 31, "surrogate"),
+        ("\"\\ud800\\u0041\"", 37, "surrogate"),
+        ("\"\\u12x4\"", 36, "escape"),
+        ("\"\\x41\"", 32, "escape"),
+        ("\"a\tb\"", 32, "control character"),
+        ("01", 31, "number"),
+        ("1e400", 34, "out of range"),
+        ("nul", 33, "expected"),
+        ("'a'", 30, "expected value"),
+        ("\"a\"} {", 35, "trailing"),
+        ("\"a", 32, "EOF"),
+    ] {
+        let text = with_owner(owner);
+        let found = load("m.json", text.as_bytes()).unwrap_err();
+        assert_eq!((found.len(), found[0].code, found[0].line), (1, Code::StrictJson, 2), "{owner}: {found:?}");
+        assert!(found[0].message.contains(says), "{owner}: {}", found[0].message);
+        assert!(!found[0].message.contains("YAML"), "{owner}: {}", found[0].message);
+        assert_eq!(found[0].column, column, "{owner}");
+    }
+    assert_eq!(codes("m.json", b""), [(1, 1, Code::StrictJson)]);
+    assert_eq!(codes("m.json", "{\"a\": \"\u{2028}".as_bytes())[0].2, Code::StrictJson);
+    assert_eq!(codes("m.json", b"[0.00001]"), [(1, 2, Code::NumberRange)]);
+    // Pairs of surrogates, separators of lines that are none in JSON, the largest and smallest numbers.
+    let text = with_owner("\"\\ud83d\\ude00 \u{1f600}\u{2028}\u{feff}\\/\"");
+    assert_eq!(
+        load("m.json", text.as_bytes()).unwrap()[0].owner.as_deref(),
+        Some("\u{1f600} \u{1f600}\u{2028}\u{feff}/")
+    );
+    // Nested too deeply, for us and for the parser.
+    for depth in [DEPTH_MAX + 1, 10_000, 1_000_000] {
+        assert_eq!(
+            codes("m.json", "[".repeat(depth).as_bytes())[0].2,
+            if depth > 127 { Code::Depth } else { Code::StrictJson }
+        );
+        let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(codes("m.json", text.as_bytes())[0].2, Code::Depth, "{depth}");
+    }
+}
+
+#[test]
+fn keys_are_the_same_however_they_are_spelled() {
+    for (text, line) in [
+        ("tool: t\n\"tool\": u\n", 2),
+        ("tool: t\n'tool': u\n", 2),
+        ("tool: t\n\"to\\x6fl\": u\n", 2),
+        ("tool: t\n? tool\n: u\n", 2),
+        ("tool: t\n!!str tool: u\n", 2),
+        ("&k tool: t\n*k : u\n", 2),
+        ("{tool: t,\n tool: u}", 2),
+    ] {
+        let found = errors(text);
+        let twice: Vec<_> = found.iter().filter(|e| e.code == Code::DuplicateKey).map(|e| e.line).collect();
+        assert_eq!(twice, [line], "{text:?}: {found:?}");
+    }
+    // Of three, two are one too many.
+    let found = errors("tool: t\ntool: u\ntool: v\n");
+    assert_eq!(found.iter().filter(|e| e.code == Code::DuplicateKey).count(), 2);
+}
+
+/// What people write who know YAML 1.1, Windows or another tool; each has an error that says what to do, or works.
+#[test]
+fn yaml_as_it_comes() {
+    let base = "tool: t\neffect: read_only\npermission: p\n";
+    let with = |more: &str| load("m.yaml", format!("{base}{more}").as_bytes());
+    // Line breaks of other systems, also mixed; the end of the file without one.
+    assert_eq!(load("m.yaml", base.replace('\n', "\r\n").as_bytes()).unwrap().len(), 1);
+    assert_eq!(load("m.yaml", base.trim_end().as_bytes()).unwrap().len(), 1);
+    assert_eq!(with("owner: a\r\noncall: b").unwrap()[0].oncall.as_deref(), Some("b"));
+    let found = load("m.yaml", base.replace('\n', "\r\n").replace("read_only", "x").as_bytes()).unwrap_err();
+    assert_eq!((found[0].line, found[0].column), (2, 9));
+    // Comments and end marks.
+    assert_eq!(with("# the end\n...\n").unwrap().len(), 1);
+    assert_eq!(with("--- # nothing\n").unwrap().len(), 1);
+    // Each is one error with a hint, at its place.
+    let deep = "owner: ".to_owned() + &"[".repeat(10_000);
+    for (more, line, code, hint) in [
+        ("owner:", 4, Code::WrongType, "leave the field out"),
+        ("owner: ~", 4, Code::WrongType, "leave the field out"),
+        ("owner: null", 4, Code::WrongType, "leave the field out"),
+        ("owner: 5", 4, Code::WrongType, "quotes"),
+        ("owner: true", 4, Code::WrongType, "quotes"),
+        ("version: .nan", 4, Code::NumberRange, "write others as text"),
+        ("version: -.inf", 4, Code::NumberRange, "write others as text"),
+        ("version: 123456789012345678901234567890", 4, Code::NumberRange, "2^53-1"),
+        ("version: 0xFFFFFFFFFFFFFFFFFFFFFF", 4, Code::NumberRange, "2^53-1"),
+        ("version: 1e999", 4, Code::NumberRange, "2^53-1"),
+        ("version: !!int 1", 4, Code::YamlFeature, "without a tag"),
+        ("owner: !!binary aGFsbG8=", 4, Code::YamlFeature, "without a tag"),
+        ("owner: !env HOME", 4, Code::YamlFeature, "without a tag"),
+        ("risk: !!map {}", 0, Code::Empty, ""),
+        ("<<: {owner: a}", 4, Code::UnknownField, "merge keys"),
+        ("5: a", 4, Code::KeyNotText, "quotes"),
+        ("? [a]\n: b", 4, Code::KeyNotText, "quotes"),
+        ("owner: &a [*a]", 4, Code::Alias, ""),
+        ("owner: *nobody", 4, Code::Syntax, ""),
+        ("owner: \"a", 4, Code::Syntax, ""),
+        ("owner: a: b", 4, Code::Syntax, ""),
+        ("\towner: a", 3, Code::Syntax, "spaces"),
+        ("risk:\n\tdata_class: a", 5, Code::Syntax, "spaces"),
+        (deep.as_str(), 4, Code::Depth, "not read"),
+    ] {
+        let found = match with(more) {
+            Ok(list) => {
+                assert_eq!((code, list.len()), (Code::Empty, 1), "{more:.40}: accepted");
+                continue;
+            }
+            Err(found) => found,
+        };
+        let first = found.iter().find(|e| e.code == code).unwrap_or_else(|| panic!("{more:.40}: {found:?}"));
+        assert_eq!(first.line, line, "{more:.40}: {first:?}");
+        assert!(first.hint.as_deref().unwrap_or_default().contains(hint), "{more:.40}: {first:?}");
+    }
+    // Bytes that are no text say where.
+    assert_eq!(codes("m.yaml", b"tool: t\n\x89PNG\r\n\x1a\n"), [(2, 1, Code::Encoding)]);
+    assert_eq!(codes("m.yaml", b"tool: a\0b"), [(1, 8, Code::Encoding)]);
+}
+
+/// Mistakes of single files don't hide those between them.
+#[test]
+fn files_are_judged_together() {
+    let of = |files: &[(&str, &str)]| {
+        let loaded = files.iter().map(|(name, text)| Loaded::of(name, text.as_bytes())).collect();
+        let place = |e: &Diagnostic| (format!("{}:{}:{}", e.source, e.line, e.column), e.code);
+        ManifestSet::of_files(loaded).map(|set| set.len()).map_err(|list| list.iter().map(place).collect::<Vec<_>>())
+    };
+    let at = |place: &str, code: Code| (place.to_owned(), code);
+    let undo = "tool: undo\neffect: idempotent\npermission: p\n";
+    let needs = "tool: t\neffect: read_only\npermission: p\nrequires:\n  - undo\n  - tool: unod\n";
+    let broken = "tool: b\neffect: read_only\npermission: p\nversion: 0\n";
+    assert_eq!(
+        of(&[
+            ("a.yaml", undo),
+            ("b.yaml", &needs.replace("unod", "b")),
+            ("c.yaml", "tool: b\neffect: read_only\npermission: p")
+        ]),
+        Ok(3)
+    );
+    // In the order of the files as they were named, then of the text.
+    assert_eq!(
+        of(&[("z.yaml", broken), ("a.yaml", needs), ("m.yaml", undo)]),
+        Err(vec![at("z.yaml:4:10", Code::OutOfRange), at("a.yaml:6:11", Code::UnknownTool)])
+    );
+    // What has mistakes counts as there, once.
+    assert_eq!(
+        of(&[("a.yaml", &needs.replace("unod", "b")), ("b.yaml", broken), ("c.yaml", undo)]),
+        Err(vec![at("b.yaml:4:10", Code::OutOfRange)])
+    );
+    assert_eq!(
+        of(&[("a.yaml", undo), ("b.yaml", &broken.replace(": b", ": undo"))]),
+        Err(vec![at("b.yaml:1:7", Code::DuplicateTool), at("b.yaml:4:10", Code::OutOfRange)])
+    );
+    // Where a name may be hidden nothing is called unknown: a text that is not YAML, a field that stands twice, a file
+    // that could not be read.
+    for (hidden, code, place) in [
+        ("tool: [", Code::Syntax, "a.yaml:1:7"),
+        ("tool: c\neffect: read_only\npermission: p\ntool: unod\n", Code::DuplicateKey, "a.yaml:4:1"),
+    ] {
+        assert_eq!(of(&[("a.yaml", hidden), ("b.yaml", needs)]), Err(vec![at(place, code)]), "{hidden}");
+    }
+    let gone = Diagnostic {
+        source: "x".to_owned(),
+        line: 0,
+        column: 0,
+        path: String::new(),
+        code: Code::Encoding,
+        message: "gone".to_owned(),
+        hint: None,
+    };
+    let files = vec![Loaded::of("b.yaml", needs.as_bytes()), Loaded::unreadable("x", vec![gone.clone()])];
+    assert_eq!(ManifestSet::of_files(files), Err(vec![gone]));
+    assert_eq!(ManifestSet::of_files(vec![]).map(|set| set.len()), Ok(0));
 }
 
 #[test]
@@ -323,6 +508,61 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The fixture files and the example of the page.
+fn seeds() -> &'static [Vec<u8>] {
+    static SEEDS: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+    SEEDS.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/manifests");
+        let mut seeds = vec![PAYMENTS.as_bytes().to_vec()];
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let cases: Vec<Value> = serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
+            let right: Vec<&Value> =
+                cases.iter().filter(|case| case.get("normalized").is_some()).map(|case| &case["input"]).collect();
+            let inputs: Vec<&Value> = cases.iter().map(|case| &case["input"]).collect();
+            seeds.push(serde_json::to_vec_pretty(&right[..right.len().min(8)]).unwrap());
+            seeds.push(serde_json::to_vec(&inputs).unwrap());
+        }
+        seeds
+    })
+}
+
+fn judged_soundly(file: &str, bytes: &[u8]) -> Result<(), TestCaseError> {
+    let loaded = Loaded::of(file, bytes);
+    let whole = load(file, bytes);
+    prop_assert_eq!(whole.as_ref().err().map_or(&[][..], Vec::as_slice), loaded.diagnostics());
+    let _set = ManifestSet::of_files(vec![loaded]);
+    match whole {
+        Ok(list) => {
+            prop_assert!(!list.is_empty());
+            for manifest in list {
+                let back = Manifest::from_canonical(&manifest.canonical());
+                prop_assert_eq!(back.as_ref().ok(), Some(&manifest), "{:?}", back.as_ref().err());
+            }
+        }
+        Err(errors) => {
+            prop_assert!(!errors.is_empty());
+            let text = String::from_utf8_lossy(bytes);
+            let lines: Vec<usize> = text.split('\n').map(|line| line.chars().count()).collect();
+            for Diagnostic { source, line, column, code, message, .. } in &errors {
+                prop_assert_eq!((source.as_str(), message.is_empty()), (file, false));
+                if *line == 0 {
+                    prop_assert!(matches!(code, Code::Empty | Code::TooMany), "no place: {}", message);
+                    continue;
+                }
+                // One beyond the end of the line, where the text stops too early; a line break of its own is `\r` too.
+                let on_line = lines.get(*line as usize - 1).copied();
+                let returns = text.contains('\r');
+                prop_assert!(
+                    returns || on_line.is_some_and(|length| *column as usize <= length + 1),
+                    "{line}:{column} {message}"
+                );
+                prop_assert!(*column > 0);
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -348,7 +588,45 @@ proptest! {
         let _either = load("m.yaml", text.as_bytes());
     }
 
-    /// JSON is read through the YAML parser: it must come out as what JSON says, in either layout.
+    /// Fixture files with bytes flipped, deleted, spliced from elsewhere and repeated: never a panic, and what is said
+    /// points into the text; what is accepted is the same when its normalized form is read back.
+    #[test]
+    fn mutated_fixtures_are_refused_at_a_place_or_mean_something(
+        which in 0..16_usize, from in any::<prop::sample::Index>(), length in 40..1200_usize,
+        changes in prop::collection::vec(
+            (0..6_u8, any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..24_usize, any::<u8>()), 0..8,
+        ),
+    ) {
+        let texts = seeds();
+        let text = &texts[which % texts.len()];
+        let start = from.index(text.len());
+        // Half of the time a whole file, which may still be right after a change or two.
+        let whole = which < 8;
+        let mut bytes = if whole { text.clone() } else { text[start..(start + length).min(text.len())].to_vec() };
+        for (change, at, other, count, byte) in changes {
+            let at = at.index(bytes.len().max(1)).min(bytes.len());
+            let end = (at + count).min(bytes.len());
+            match change {
+                0 => if let Some(found) = bytes.get_mut(at) { *found ^= 1 << (byte % 8) },
+                1 => { bytes.drain(at..end); }
+                2 => {
+                    let chunk = bytes[at..end].repeat(1 + usize::from(byte % 40));
+                    bytes.splice(at..at, chunk);
+                }
+                3 => {
+                    let taken = other.index(text.len());
+                    bytes.splice(at..end, text[taken..(taken + count).min(text.len())].iter().copied());
+                }
+                4 => bytes.insert(at, b"[]{}&*!|>'\"%@`#:-?, \n\t\r\\<~"[usize::from(byte) % 26]),
+                _ => { bytes.splice(at..at, "\u{85}\u{2028}\u{feff}\u{e9}\\ud800".bytes().take(count)); }
+            }
+        }
+        for file in ["m.json", "m.yaml"] {
+            judged_soundly(file, &bytes)?;
+        }
+    }
+
+    /// What JSON says must come out, in either layout.
     #[test]
     fn json_values_come_out_as_they_went_in(value in any_json(), pretty in any::<bool>()) {
         let manifest = json!({"tool": "t", "effect": "reversible", "permission": "p",

@@ -416,6 +416,17 @@ fn near_names_of_tools_are_suggested() {
     let errors = ManifestSet::new(manifests.into_iter().map(|m| ("m.yaml".to_owned(), m)).collect()).unwrap_err();
     assert_eq!(errors[0].hint.as_deref(), Some("did you mean `mail.send`?"));
     assert_eq!(errors[0].path, "[1].requires[0]");
+    // What it is called itself is never what was meant.
+    let text = "[{tool: mail.send, effect: read_only, permission: p, requires: [mail.sned]}]";
+    let manifests = load("m.yaml", text.as_bytes()).unwrap();
+    let errors = ManifestSet::new(manifests.into_iter().map(|m| ("m.yaml".to_owned(), m)).collect()).unwrap_err();
+    assert_eq!(errors[0].hint, None);
+    for (wrong, meant) in
+        [("readonly", "read_only"), ("Irreversible", "irreversible"), ("compensatable", "compensable")]
+    {
+        let errors = load("m.yaml", format!("{{tool: t, effect: {wrong}, permission: p}}").as_bytes()).unwrap_err();
+        assert_eq!(errors[0].hint, Some(format!("did you mean `{meant}`?")));
+    }
 }
 
 #[test]

@@ -161,10 +161,10 @@ impl Draft {
         {
             field.wrong(report, Code::SelfReference, "a tool cannot compensate itself");
         }
-        let required = object.peek("requires").map(|field| field.children()).unwrap_or_default();
-        for item in required {
+        let requires = object.peek("requires");
+        for item in requires.iter().flat_map(Field::children) {
             let field = item.inside("tool").unwrap_or(item);
-            if is_self(&field) {
+            if is_self(&field) && !report.is_full() {
                 field.wrong(report, Code::SelfReference, "a tool cannot require itself");
             }
         }
@@ -262,13 +262,13 @@ fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
     let pos = |field: Option<Field<'_>>| field.map(|field| field.node.pos).unwrap_or_default();
     let compensation = || object.peek("compensation");
     let verification = || compensation().and_then(|field| field.inside("verification"));
-    let required = object.peek("requires").map(|field| field.children()).unwrap_or_default();
+    let requires = object.peek("requires");
     Places {
         path: field.path.clone(),
         tool: pos(object.peek("tool")),
         compensation_tool: pos(compensation().and_then(|field| field.inside("tool"))),
         verification_tool: pos(verification().and_then(|field| field.inside("tool"))),
         replaced_by: pos(object.peek("replaced_by")),
-        requires: required.into_iter().map(required_place).collect(),
+        requires: requires.iter().flat_map(Field::children).map(required_place).collect(),
     }
 }

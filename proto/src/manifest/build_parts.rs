@@ -57,7 +57,7 @@ fn rules(object: &mut Object<'_>, timeout: &'static str, report: &mut Report) ->
     let roles_given = match &roles_field {
         None => false,
         // Roles that could not be read were reported; whether the quorum fits them cannot be said.
-        Some(field) => roles.is_none() || !field.children().is_empty(),
+        Some(field) => roles.is_none() || field.children().next().is_some(),
     };
     if let Some(field) = quorum_field
         && let Some(quorum) = quorum
@@ -88,7 +88,7 @@ pub(super) fn compensation(field: &Field<'_>, report: &mut Report) -> Option<Com
     let residue = residue_field.as_ref().and_then(|field| field.list(report, Field::text)).unwrap_or_default();
     if let Some(field) = residue_field
         && kind == CompensationKind::Inverse
-        && !field.children().is_empty()
+        && field.children().next().is_some()
         && report.asks_rules()
     {
         let message = "an inverse restores the exact prior state, it cannot leave residue";
@@ -217,7 +217,8 @@ pub(super) fn audit(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
 pub(super) fn requires(field: &Field<'_>, report: &mut Report) -> Option<Vec<ToolName>> {
     let mut tools: Vec<ToolName> = Vec::new();
     let mut seen = BTreeSet::new();
-    for item in field.items(report)? {
+    field.need_list(report)?;
+    for item in field.children() {
         if report.is_full() {
             break;
         }

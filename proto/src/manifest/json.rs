@@ -34,19 +34,21 @@ fn refused(loader: &mut Loader<'_>, text: &str, error: &serde_json::Error) {
     let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
     let wanted = (line_start + error.column().saturating_sub(1)).min(line_end);
     let at = (line_start..=wanted).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(line_start);
-    let pos = position(&text.as_bytes()[..at]);
     let full = error.to_string();
     let message = full.rsplit_once(" at line ").map_or(full.as_str(), |(message, _)| message);
+    // serde_json's words for a leading half without its trailing one, and for a trailing one alone.
+    if matches!(message, "unexpected end of hex escape" | "lone leading surrogate in hex escape") {
+        let escape = text[line_start..at].rfind("\\u").map_or(at, |found| line_start + found);
+        let message = "this is not valid JSON: half of a surrogate pair, which is no character";
+        let hint = "a character beyond U+FFFF is written as two escapes, such as \\ud83d\\ude00, or as itself";
+        loader.report.add_hint(position(&text.as_bytes()[..escape]), "", Code::StrictJson, message, hint);
+        return;
+    }
+    let pos = position(&text.as_bytes()[..at]);
     if message.starts_with("recursion limit") {
         return loader.too_deep(pos);
     }
-    let message = format!("this is not valid JSON: {message}");
-    if full.contains("surrogate") || full.contains("hex escape") {
-        let hint = "a character beyond U+FFFF is written as two escapes, such as \\ud83d\\ude00, or as itself";
-        loader.report.add_hint(pos, "", Code::StrictJson, message, hint);
-    } else {
-        loader.report.add(pos, "", Code::StrictJson, message);
-    }
+    loader.report.add(pos, "", Code::StrictJson, format!("this is not valid JSON: {message}"));
 }
 
 /// The scanner over a valid text. Every branch that cannot be taken there just goes on.

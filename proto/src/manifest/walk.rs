@@ -70,11 +70,10 @@ impl<'n> Field<'n> {
         Some(Field { node: &entry.value, path: key_path(&self.path, name) })
     }
 
-    /// The items of this value, if it is a list.
-    pub(crate) fn children(&self) -> Vec<Field<'n>> {
-        let Kind::List(items) = &self.node.kind else { return Vec::new() };
-        let field = |(index, node)| Field { node, path: index_path(&self.path, index) };
-        items.iter().enumerate().map(field).collect()
+    /// The items of this value; none if it is no list. Lazy, because a hostile list is long and its end is not needed.
+    pub(crate) fn children(&self) -> impl Iterator<Item = Field<'n>> {
+        let items: &'n [Node] = if let Kind::List(items) = &self.node.kind { items } else { &[] };
+        items.iter().enumerate().map(|(index, node)| Field { node, path: index_path(&self.path, index) })
     }
 
     /// Reports something about this value.
@@ -264,10 +263,10 @@ impl<'n> Field<'n> {
         name
     }
 
-    /// The items of a list.
-    pub(crate) fn items(&self, report: &mut Report) -> Option<Vec<Field<'n>>> {
+    /// Reports what is no list; its items are then none.
+    pub(crate) fn need_list(&self, report: &mut Report) -> Option<()> {
         if let Kind::List(_) = self.node.kind {
-            return Some(self.children());
+            return Some(());
         }
         self.wrong_type(report, "a list");
         None
@@ -280,7 +279,8 @@ impl<'n> Field<'n> {
         read: impl Fn(&Field<'n>, &mut Report) -> Option<T>,
     ) -> Option<Vec<T>> {
         let mut read_items = Vec::new();
-        for item in self.items(report)? {
+        self.need_list(report)?;
+        for item in self.children() {
             if report.is_full() {
                 break;
             }
