@@ -141,7 +141,7 @@ impl Draft {
             self.check_approval(effect, object, report);
         }
         if let Some(tool) = &self.tool {
-            self.check_self(tool, object, report);
+            check_self(tool, object, report);
         }
     }
 
@@ -150,28 +150,6 @@ impl Draft {
         if effect == Effect::Irreversible && self.approval == Some(Approval::Never) {
             let message = "an irreversible tool always needs approval, it cannot be never";
             field.wrong_hint(report, Code::ApprovalForced, message, "remove the field, or say who approves");
-        }
-    }
-
-    fn check_self(&self, tool: &ToolName, object: &Object<'_>, report: &mut Report) {
-        // Read from the nodes and not from what was made of them: an object with another mistake has made nothing.
-        let is_self = |field: &Field<'_>| matches!(&field.node.kind, Kind::Text(text) if **text == *tool.as_str());
-        if let Some(field) = object.peek("compensation").and_then(|field| field.inside("tool"))
-            && is_self(&field)
-        {
-            field.wrong(report, Code::SelfReference, "a tool cannot compensate itself");
-        }
-        let requires = object.peek("requires");
-        for item in requires.iter().flat_map(Field::children) {
-            let field = item.inside("tool").unwrap_or(item);
-            if is_self(&field) && !report.is_full() {
-                field.wrong(report, Code::SelfReference, "a tool cannot require itself");
-            }
-        }
-        if let Some(field) = object.peek("replaced_by")
-            && is_self(&field)
-        {
-            field.wrong(report, Code::SelfReference, "a tool cannot replace itself");
         }
     }
 
@@ -227,6 +205,29 @@ impl Plain {
     }
 }
 
+/// That a tool does not name itself. Reads the nodes and not what was made of them: an object with another mistake has
+/// made nothing.
+fn check_self(tool: &ToolName, object: &Object<'_>, report: &mut Report) {
+    let is_self = |field: &Field<'_>| matches!(&field.node.kind, Kind::Text(text) if **text == *tool.as_str());
+    if let Some(field) = object.peek("compensation").and_then(|field| field.inside("tool"))
+        && is_self(&field)
+    {
+        field.wrong(report, Code::SelfReference, "a tool cannot compensate itself");
+    }
+    let requires = object.peek("requires");
+    for item in requires.iter().flat_map(Field::children) {
+        let field = item.inside("tool").unwrap_or(item);
+        if is_self(&field) && !report.is_full() {
+            field.wrong(report, Code::SelfReference, "a tool cannot require itself");
+        }
+    }
+    if let Some(field) = object.peek("replaced_by")
+        && is_self(&field)
+    {
+        field.wrong(report, Code::SelfReference, "a tool cannot replace itself");
+    }
+}
+
 /// Which fields an effect allows and demands.
 fn check_effect(effect: Effect, object: &Object<'_>, report: &mut Report) {
     match object.peek("compensation") {
@@ -250,7 +251,7 @@ fn check_effect(effect: Effect, object: &Object<'_>, report: &mut Report) {
     }
 }
 
-fn required_place(item: Field<'_>) -> (Pos, &'static str) {
+fn required_place(item: &Field<'_>) -> (Pos, &'static str) {
     match item.inside("tool") {
         Some(tool) => (tool.node.pos, ".tool"),
         None => (item.node.pos, ""),
@@ -269,6 +270,6 @@ fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
         compensation_tool: pos(compensation().and_then(|field| field.inside("tool"))),
         verification_tool: pos(verification().and_then(|field| field.inside("tool"))),
         replaced_by: pos(object.peek("replaced_by")),
-        requires: requires.iter().flat_map(Field::children).map(required_place).collect(),
+        requires: requires.iter().flat_map(Field::children).map(|item| required_place(&item)).collect(),
     }
 }

@@ -351,7 +351,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A manifest that follows every rule of a single manifest. Dereferences to its fields. Two are equal when their
+/// A manifest that follows every rule of a single manifest: today's where it was loaded, those of its day where it was
+/// restored from a journal. Dereferences to its fields. Two are equal when their
 /// normalized texts are.
 #[derive(Debug, Clone)]
 pub struct Manifest {

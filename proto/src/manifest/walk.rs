@@ -42,7 +42,7 @@ fn key_quoted(key: &str) -> String {
             '\u{8}' => text.push_str("\\b"),
             '\u{c}' => text.push_str("\\f"),
             ' '..='~' => text.push(c),
-            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}"))),
+            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.extend(["\\u", &format!("{unit:04x}")])),
         }
     }
     text.push('"');
@@ -189,10 +189,10 @@ impl<'n> Field<'n> {
 
     /// A duration in milliseconds, `low_ms` at least and a year at most.
     pub(crate) fn duration(&self, report: &mut Report, low_ms: u64) -> Option<u64> {
+        const FORM: &str = "write milliseconds, or a whole number with ms, s, m, h or d, like 500ms or 30s";
         if !report.asks_rules() {
             return self.whole(report, 0..=WHOLE_MAX.unsigned_abs());
         }
-        const FORM: &str = "write milliseconds, or a whole number with ms, s, m, h or d, like 500ms or 30s";
         let ms = match &self.node.kind {
             Kind::Whole(n) => u64::try_from(*n).ok().filter(|ms| *ms <= DURATION_MAX_MS),
             Kind::Text(text) => match duration_ms(text) {
