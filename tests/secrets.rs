@@ -25,6 +25,7 @@ fn files_with_mark(dir: &Path, found: &mut Vec<String>) {
     }
 }
 
+// E7
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_value_leaks() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ mod reload;
 mod render;
 mod rollback;
 mod runs;
+mod schema;
 mod status;
 mod trust;
 mod validate;
@@ -51,6 +52,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Validate(validate::ValidateArgs),
+    Schema(schema::SchemaArgs),
     Keygen(keygen::KeygenArgs),
     Completions(completions::CompletionsArgs),
     Demo(crate::demo::DemoArgs),
@@ -95,6 +97,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Verify(args) => verify::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Validate(args) => validate::run(&args, out),
+        Command::Schema(args) => schema::run(&args, out),
         Command::Keygen(args) => keygen::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Demo(args) => block_on(crate::demo::demo(args)),

@@ -8,3 +8,4 @@ mod ledger;
 mod offline;
 mod program;
 mod serve;
+mod schema;

@@ -4,7 +4,9 @@ mod build;
 mod build_parts;
 mod diagnostic;
 mod expect;
+mod json;
 mod load;
+mod loader;
 mod mcp;
 mod model;
 mod node;
@@ -16,10 +18,11 @@ mod set;
 mod template;
 mod undo;
 mod walk;
+mod yaml;
 
 pub use diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic};
 pub use expect::{Expectations, Mismatch, same_value};
-pub use load::{DEPTH_MAX, FILE_BYTES_MAX, load};
+pub use load::{DEPTH_MAX, FILE_BYTES_MAX, Loaded, load};
 pub use mcp::mcp_result_value;
 pub use model::{
     Approval, ApprovalRules, ArgumentMap, Audit, BlastRadius, Compensation, CompensationKind, Effect, EvidenceExport,
@@ -31,3 +34,7 @@ pub use restore::RestoreError;
 pub use set::ManifestSet;
 pub use template::{KeyTemplate, TemplateError, TemplateSyntaxError};
 pub use undo::{Captured, Missing, build_arguments, undo_values};
+
+/// The JSON Schema of manifest files (2020-12), for editors. It refuses nothing that [`load`] accepts; some rules it
+/// cannot say.
+pub const SCHEMA: &str = include_str!("../../schemas/manifest.schema.json");

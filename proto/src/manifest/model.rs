@@ -351,7 +351,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A manifest that follows every rule of a single manifest. Dereferences to its fields. Two are equal when their
+/// A manifest that follows every rule of a single manifest: today's where it was loaded, those of its day where it was
+/// restored from a journal. Dereferences to its fields. Two are equal when their
 /// normalized texts are.
 #[derive(Debug, Clone)]
 pub struct Manifest {
@@ -359,6 +360,14 @@ pub struct Manifest {
     canonical: Canonical,
     checksum: Hash,
     places: Places,
+}
+
+/// Whose a manifest is and where it says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) tool: ToolName,
+    pub(crate) path: String,
+    pub(crate) pos: Pos,
 }
 
 /// Where the names of other tools stood, for the findings of a set.
@@ -369,7 +378,8 @@ pub(crate) struct Places {
     pub(crate) compensation_tool: Pos,
     pub(crate) verification_tool: Pos,
     pub(crate) replaced_by: Pos,
-    pub(crate) requires: Vec<Pos>,
+    /// With what follows the item's path, where it is an object.
+    pub(crate) requires: Vec<(Pos, &'static str)>,
 }
 
 impl Manifest {

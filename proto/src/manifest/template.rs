@@ -226,6 +226,7 @@ mod tests {
         assert_ne!(one, render(template, &json!({"a": "x", "b": "y-z"})).unwrap());
     }
 
+    // H4
     #[test]
     fn refuses_rather_than_guesses_and_names_no_value() {
         let template = "k-{{args.id}}";
