@@ -110,12 +110,12 @@ impl Alarms {
         match stream {
             StreamId::Run(run) => self.world.runs.send(run, Msg::Wake, now),
             StreamId::Undo(run, step) => self.world.undos.send(&UndoKey(run.clone(), *step), Msg::Wake, now),
-            StreamId::Approval(_)
-            | StreamId::Claim(_)
-            | StreamId::Halt
-            | StreamId::Config
-            | StreamId::Access
-            | StreamId::Ledger => {}
+            StreamId::Approval(id) => {
+                if let Some(key) = self.world.approval_key(id) {
+                    self.world.approvals.send(&key, Msg::Wake, now);
+                }
+            }
+            StreamId::Claim(_) | StreamId::Halt | StreamId::Config | StreamId::Access | StreamId::Ledger => {}
         }
     }
 
@@ -123,6 +123,9 @@ impl Alarms {
         let since = Timestamp::from_micros(now.micros() - i64::try_from(IDLE_MS * 1000).unwrap_or(i64::MAX));
         for run in self.world.runs.idle_since(since) {
             let _ = self.world.runs.send_if_live(&run, Msg::Retire, now);
+        }
+        for approval in self.world.approvals.idle_since(since) {
+            let _ = self.world.approvals.send_if_live(&approval, Msg::Retire, now);
         }
         for undo in self.world.undos.idle_since(since) {
             let _ = self.world.undos.send_if_live(&undo, Msg::Retire, now);

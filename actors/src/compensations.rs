@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use reversi_proto::canonical::Canonical;
-use reversi_proto::ids::{RunId, StreamId};
+use reversi_proto::ids::{ApprovalId, RunId, StreamId};
 use reversi_proto::retry::doubled_ms;
 use reversi_proto::run::{Run, SpecError};
 use reversi_proto::time::Timestamp;
@@ -20,7 +20,7 @@ use crate::failpoint::failpoint;
 use crate::host::{ChainEnd, Entity, HostError};
 use crate::ids::Mint as _;
 use crate::ports::{CallOutcome, ToolCall};
-use crate::runs::chain_end;
+use crate::runs::{chain_end, undo_rules_of};
 use crate::world::{Calling, UndoKey, World};
 
 /// Longest error text or value of an upstream that is sealed into a record, in bytes.
@@ -61,6 +61,7 @@ impl Entity for Undo {
                 run_version: run.chain().version.unwrap_or(0),
                 run_seq: run.chain().next_run_seq(),
                 payload_key,
+                grant: grant_of(run, step, &asked),
                 claim: run.step(step).and_then(reversi_proto::run::Step::claim_stream),
                 calls_are_over,
                 random,
@@ -160,6 +161,14 @@ fn spec_of(run: &Run, step: u32, world: &World) -> Result<UndoSpec, SpecError> {
     let step = run.step(step).ok_or(SpecError::NoStep { step })?;
     let archive = world.globals().archive;
     step.undo_spec(&archive, &|tool| world.tools.upstream_of(tool).is_some())
+}
+
+/// The grant that the first attempt would use up, and when its stream must be woken once it has.
+fn grant_of(run: &Run, step: u32, world: &World) -> Option<(ApprovalId, Wake)> {
+    let globals = world.globals();
+    let rules = undo_rules_of(run.step(step)?, &globals.archive);
+    let grant = run.undo_grant(step, &rules, (&globals.access, world.clock.now())).ok().flatten()?;
+    Some((grant.id().clone(), grant.wake_once_used()))
 }
 
 async fn fetch_spec(world: &Arc<World>, run: &RunId, step: u32) -> Result<UndoSpec, String> {

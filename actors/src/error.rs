@@ -1,5 +1,6 @@
 //! What a caller of the Service can get instead of an answer: a stable code, its kind, and a sentence.
 //! Must not know HTTP; an edge maps kinds to its own statuses.
+use reversi_proto::approval::ApprovalReject;
 use reversi_proto::run::RunReject;
 
 use crate::host::HostError;
@@ -20,6 +21,8 @@ pub enum Kind {
     Conflict,
     /// Well-formed, but it can't be meant.
     Invalid,
+    /// Lift the halt first.
+    Locked,
     /// Try again later.
     Unavailable,
     /// Make room, then try again.
@@ -80,6 +83,40 @@ codes! {
     RollbackInProgress = "rollback.in_progress", Conflict;
     /// The Idempotency-Key was used for something else.
     KeyReused = "idempotency.key_reused", Invalid;
+    /// No such approval, or not the caller's.
+    ApprovalNotFound = "approval.not_found", NotFound;
+    /// The approval is decided, used or over.
+    ApprovalClosed = "approval.closed", Conflict;
+    /// The person holds none of the roles that are asked for.
+    ApprovalNotEligible = "approval.not_eligible", Forbidden;
+    /// Nobody decides on their own request, and no agent on any.
+    ApprovalOwnRequest = "approval.own_request", Forbidden;
+    /// The voter saw another request than this one.
+    ApprovalFingerprint = "approval.fingerprint", Conflict;
+    /// There is no vote of that person.
+    ApprovalNoVote = "approval.no_vote", Conflict;
+    /// One operator's yes is not enough.
+    ApprovalNeedsQuorum = "approval.needs_quorum", Conflict;
+    /// Breaking the glass needs a longer reason.
+    ApprovalReasonTooShort = "approval.reason_too_short", Invalid;
+    /// A review of an earlier emergency is overdue.
+    ApprovalReviewOverdue = "approval.review_overdue", Conflict;
+    /// No review is owed.
+    ApprovalNoReview = "approval.no_review", Conflict;
+    /// The tool has no manifest.
+    ManifestMissing = "manifest.missing", Invalid;
+    /// Calls like this one are halted.
+    HaltActive = "halt.active", Locked;
+    /// No such key.
+    KeyNotFound = "key.not_found", NotFound;
+    /// The key is revoked.
+    KeyRevoked = "key.revoked", Conflict;
+    /// Without this key nobody could make another.
+    LastAdmin = "key.last_admin", Conflict;
+    /// No such group.
+    GroupNotFound = "group.not_found", NotFound;
+    /// No such delegation, or not the caller's.
+    DelegationNotFound = "delegation.not_found", NotFound;
     /// Mistakes in manifest files.
     ManifestsInvalid = "manifests.invalid", Invalid;
     /// It can't be meant.
@@ -122,11 +159,16 @@ impl ServiceError {
     }
 }
 
-impl From<HostError<RunReject>> for ServiceError {
-    fn from(error: HostError<RunReject>) -> Self {
+/// A refusal with its code.
+trait Coded: std::error::Error + 'static {
+    fn code(&self) -> Code;
+}
+
+impl<R: Coded> From<HostError<R>> for ServiceError {
+    fn from(error: HostError<R>) -> Self {
         let detail = error.to_string();
         let code = match &error {
-            HostError::Reject(reject) => code_of(reject),
+            HostError::Reject(reject) => reject.code(),
             HostError::Busy => Code::Busy,
             HostError::Full => Code::DiskFull,
             HostError::TooLarge { .. } => Code::LimitReached,
@@ -140,18 +182,40 @@ impl From<HostError<RunReject>> for ServiceError {
     }
 }
 
-fn code_of(reject: &RunReject) -> Code {
-    match reject {
-        RunReject::Absent(_) => Code::RunNotFound,
-        RunReject::Exists(_) => Code::RunExists,
-        RunReject::NotActive { .. } => Code::RunNotActive,
-        RunReject::KeyReused => Code::KeyReused,
-        RunReject::NoStep { .. } => Code::StepNotFound,
-        RunReject::StepStatus { .. } => Code::StepStatus,
-        RunReject::StepOpen { .. } => Code::StepOpen,
-        RunReject::RollbackInProgress { .. } => Code::RollbackInProgress,
-        RunReject::Invalid(_) => Code::RequestInvalid,
-        RunReject::TooManySteps { .. } => Code::LimitReached,
+impl Coded for RunReject {
+    fn code(&self) -> Code {
+        match self {
+            Self::Absent(_) => Code::RunNotFound,
+            Self::Exists(_) => Code::RunExists,
+            Self::NotActive { .. } => Code::RunNotActive,
+            Self::KeyReused => Code::KeyReused,
+            Self::NoStep { .. } => Code::StepNotFound,
+            Self::StepStatus { .. } => Code::StepStatus,
+            Self::StepOpen { .. } => Code::StepOpen,
+            Self::RollbackInProgress { .. } => Code::RollbackInProgress,
+            Self::NoManifest { .. } => Code::ManifestMissing,
+            Self::OwnApproval { .. } => Code::ApprovalOwnRequest,
+            Self::NeedsQuorum { .. } => Code::ApprovalNeedsQuorum,
+            Self::Invalid(_) => Code::RequestInvalid,
+            Self::TooManySteps { .. } => Code::LimitReached,
+        }
+    }
+}
+
+impl Coded for ApprovalReject {
+    fn code(&self) -> Code {
+        match self {
+            Self::Absent(_) => Code::ApprovalNotFound,
+            Self::Closed { .. } => Code::ApprovalClosed,
+            Self::NotEligible { .. } | Self::NotRevoker { .. } => Code::ApprovalNotEligible,
+            Self::OwnRequest { .. } | Self::Agent => Code::ApprovalOwnRequest,
+            Self::NoVote { .. } => Code::ApprovalNoVote,
+            Self::Fingerprint { .. } => Code::ApprovalFingerprint,
+            Self::ReasonTooShort { .. } => Code::ApprovalReasonTooShort,
+            Self::Halted { .. } => Code::HaltActive,
+            Self::ReviewOverdue { .. } => Code::ApprovalReviewOverdue,
+            Self::NoReview { .. } => Code::ApprovalNoReview,
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 /// Every failpoint. A test compares this list with the names that stand in the source.
 pub const FAILPOINTS: &[&str] = &[
+    "approval.after_append",
+    "approval.before_append",
     "boot.catchup",
     "boot.rewrite.after",
     "boot.rewrite.before",

@@ -408,7 +408,8 @@ impl<A: Entity> Host<A> {
         let mut records: Vec<NewRecord> = Vec::with_capacity(decision.records.len());
         for (run_seq, (event, streams)) in (end.run_seq..).zip(&decision.records) {
             let hinted = streams.iter().map(|stream| {
-                let wake = if *stream == own { own_wake } else { A::wake_of_other(stream) };
+                let known = decision.wakes.get(stream).copied();
+                let wake = if *stream == own { own_wake } else { known.unwrap_or_else(|| A::wake_of_other(stream)) };
                 (stream.clone(), wake)
             });
             let place = Place::of_run(self.world.journal.ledger(), A::run(&live.key), run_seq, keys);

@@ -2,7 +2,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reversi_proto::hash::hex;
-use reversi_proto::ids::{ApprovalId, KeyId, RollbackId, RunId};
+use reversi_proto::ids::{ApprovalId, DelegationId, KeyId, RollbackId, RunId};
 
 /// Mints random bytes and time-ordered ids.
 pub trait IdSource: Send + Sync + 'static {
@@ -65,6 +65,7 @@ pub(crate) trait Mint {
     fn run_id(&self) -> RunId;
     fn approval_id(&self) -> ApprovalId;
     fn rollback_id(&self) -> RollbackId;
+    fn delegation_id(&self) -> DelegationId;
     fn key_id(&self) -> KeyId;
 }
 
@@ -87,6 +88,9 @@ impl Mint for dyn IdSource {
     fn rollback_id(&self) -> RollbackId {
         format!("rbk_{}", hex(&self.uuid())).parse().expect("a rollback id")
     }
+    fn delegation_id(&self) -> DelegationId {
+        format!("dlg_{}", hex(&self.uuid())).parse().expect("a delegation id")
+    }
     fn key_id(&self) -> KeyId {
         hex(&self.random::<6>()).parse().expect("a key id")
     }
@@ -102,6 +106,7 @@ mod tests {
             assert!(ids.run_id().as_str().starts_with("run_"));
             assert!(ids.approval_id().as_str().starts_with("apr_"));
             assert!(ids.rollback_id().as_str().starts_with("rbk_"));
+            assert!(ids.delegation_id().as_str().starts_with("dlg_"));
             assert_eq!(ids.key_id().as_str().len(), 12);
             assert_ne!(ids.random::<32>(), ids.random::<32>());
         }

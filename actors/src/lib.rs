@@ -2,6 +2,7 @@
 //! [`service::Service`], the one typed handle that every edge calls. Knows no HTTP, no MCP, no command line.
 
 mod alarms;
+mod approvals;
 pub mod clock;
 mod codec;
 mod compensations;

@@ -12,6 +12,15 @@ pub(crate) fn notice_of(run: &RunId, event: &Event) -> Option<Notice> {
         Event::Approval(ApprovalEvent::Requested(body, _)) => {
             Some(Notice::ApprovalRequested { run, approval: body.approval.clone() })
         }
+        Event::Approval(ApprovalEvent::Escalated(body, ())) => {
+            Some(Notice::ApprovalEscalated { run, approval: body.approval.clone(), level: body.level })
+        }
+        Event::Approval(ApprovalEvent::GlassBroken(body, ())) => {
+            Some(Notice::GlassBroken { run, approval: body.approval.clone() })
+        }
+        Event::Approval(ApprovalEvent::ReviewOverdue(body, ())) => {
+            Some(Notice::ReviewOverdue { run, approval: body.approval.clone() })
+        }
         Event::Rollback(RollbackEvent::Finished(body, ())) => {
             Some(Notice::RollbackFinished { run, complete: body.complete })
         }
@@ -30,10 +39,22 @@ pub(crate) fn notice_of(run: &RunId, event: &Event) -> Option<Notice> {
             | UndoEvent::Verified(..)
             | UndoEvent::Deferred(..),
         )
+        | Event::Approval(
+            ApprovalEvent::PreApproved(..)
+            | ApprovalEvent::Voted(..)
+            | ApprovalEvent::Granted(..)
+            | ApprovalEvent::Denied(..)
+            | ApprovalEvent::Withdrawn(..)
+            | ApprovalEvent::Expired(..)
+            | ApprovalEvent::Revoked(..)
+            | ApprovalEvent::Cancelled(..)
+            | ApprovalEvent::Reviewed(..),
+        )
         | Event::Rollback(RollbackEvent::Started(..))
         | Event::System(_)
         | Event::Access(_)
         | Event::Config(_)
+        | Event::Halt(_)
         | Event::Run(_)
         | Event::Step(_) => None,
     }

@@ -84,6 +84,29 @@ pub enum Notice {
         /// The request.
         approval: ApprovalId,
     },
+    /// Nobody answered it, so more people may.
+    ApprovalEscalated {
+        /// Whose call.
+        run: RunId,
+        /// The request.
+        approval: ApprovalId,
+        /// How many levels it has climbed.
+        level: u32,
+    },
+    /// One person granted it in an emergency; another owes a review.
+    GlassBroken {
+        /// Whose call.
+        run: RunId,
+        /// The grant.
+        approval: ApprovalId,
+    },
+    /// That review was not done in time.
+    ReviewOverdue {
+        /// Whose call.
+        run: RunId,
+        /// The grant.
+        approval: ApprovalId,
+    },
     /// A rollback has done what can be done without a person.
     RollbackFinished {
         /// Which run.

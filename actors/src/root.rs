@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use reversi_proto::approval::Approval;
 use reversi_proto::run::Run;
 use reversi_proto::undo::Undo;
 
@@ -20,6 +21,7 @@ pub(crate) struct Root {
 pub(crate) enum Child {
     Runs,
     Compensations,
+    Approvals,
     Alarms,
 }
 
@@ -33,7 +35,7 @@ impl Actor for Root {
 
     async fn pre_start(&self, myself: ActorRef<Never>, (): ()) -> Result<Self::State, ActorProcessingErr> {
         let mut children = HashMap::new();
-        for child in [Child::Runs, Child::Compensations, Child::Alarms] {
+        for child in [Child::Runs, Child::Compensations, Child::Approvals, Child::Alarms] {
             children.insert(self.start(child, &myself).await?, child);
         }
         Ok(children)
@@ -72,6 +74,10 @@ impl Root {
             }
             Child::Compensations => {
                 let supervisor = Supervisor::<Undo> { world, kind: PhantomData };
+                Actor::spawn_linked(None, supervisor, (), cell).await?.0.get_id()
+            }
+            Child::Approvals => {
+                let supervisor = Supervisor::<Approval> { world, kind: PhantomData };
                 Actor::spawn_linked(None, supervisor, (), cell).await?.0.get_id()
             }
             Child::Alarms => Actor::spawn_linked(None, Alarms { world }, (), cell).await?.0.get_id(),

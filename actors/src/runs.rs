@@ -3,10 +3,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use reversi_proto::ids::{Actor, RunId, StreamId};
+use reversi_proto::approval::Rules;
+use reversi_proto::config::Archive;
+use reversi_proto::ids::{Actor, RunId, StreamId, ToolName};
 use reversi_proto::ledger::run_genesis;
 use reversi_proto::manifest::Manifest;
-use reversi_proto::run::{BeginCall, BeginFacts, ClaimFact, Run, RunCommand, RunEffect, RunFacts, RunReject, claim_of};
+use reversi_proto::run::{
+    BeginCall, BeginFacts, ClaimFact, PreApproveFacts, Run, RunCommand, RunEffect, RunFacts, RunReject, Step, UndoAsk,
+    claim_of, rules_of, undo_rules,
+};
 use reversi_proto::undo::{Undo, UndoCommand};
 use reversi_proto::wake::Wake;
 
@@ -44,9 +49,12 @@ impl Entity for Run {
             RunCommand::Begin(call) => (Some(self.begin_facts(world, call)?), None),
             RunCommand::Complete(call) => (None, self.pinned(world, call.step)),
             RunCommand::Resolve(call) => (None, self.pinned(world, call.step)),
-            RunCommand::Start { .. } | RunCommand::Seal | RunCommand::StartRollback(_) | RunCommand::FinishRollback => {
-                (None, None)
-            }
+            RunCommand::Start { .. }
+            | RunCommand::Seal
+            | RunCommand::StartRollback(_)
+            | RunCommand::FinishRollback
+            | RunCommand::RequestUndoApproval(_)
+            | RunCommand::PreApprove(_) => (None, None),
         };
         let claim = match command {
             RunCommand::Complete(call) => self.lost_claim(world, call.step)?,
@@ -55,9 +63,33 @@ impl Entity for Run {
             | RunCommand::Resolve(_)
             | RunCommand::Seal
             | RunCommand::StartRollback(_)
-            | RunCommand::FinishRollback => None,
+            | RunCommand::FinishRollback
+            | RunCommand::RequestUndoApproval(_)
+            | RunCommand::PreApprove(_) => None,
         };
-        let facts = RunFacts { payload_key: keys.payload, begin, manifest, claim };
+        let undo = match command {
+            RunCommand::RequestUndoApproval(step) => self.undo_ask(world, *step),
+            RunCommand::Start { .. }
+            | RunCommand::Begin(_)
+            | RunCommand::Complete(_)
+            | RunCommand::Resolve(_)
+            | RunCommand::Seal
+            | RunCommand::StartRollback(_)
+            | RunCommand::FinishRollback
+            | RunCommand::PreApprove(_) => None,
+        };
+        let pre_approve = match command {
+            RunCommand::PreApprove(pre) => Some(pre_approve_facts(world, &pre.tool)),
+            RunCommand::Start { .. }
+            | RunCommand::Begin(_)
+            | RunCommand::Complete(_)
+            | RunCommand::Resolve(_)
+            | RunCommand::Seal
+            | RunCommand::StartRollback(_)
+            | RunCommand::FinishRollback
+            | RunCommand::RequestUndoApproval(_) => None,
+        };
+        let facts = RunFacts { payload_key: keys.payload, begin, manifest, claim, undo, pre_approve };
         Ok((facts, chain_end(self, world)))
     }
 
@@ -75,6 +107,7 @@ impl Entity for Run {
             }
             RunEffect::FinishRollback => Some(ready(RunCommand::FinishRollback)),
             RunEffect::SealAgain => Some(ready(RunCommand::Seal)),
+            RunEffect::RequestApproval(step) => Some(ready(RunCommand::RequestUndoApproval(*step))),
         }
     }
 
@@ -92,13 +125,20 @@ impl Entity for Run {
 
     fn is_reserved(command: &RunCommand) -> bool {
         match command {
-            RunCommand::Complete(_) | RunCommand::Resolve(_) | RunCommand::Seal | RunCommand::FinishRollback => true,
-            RunCommand::Start { .. } | RunCommand::Begin(_) | RunCommand::StartRollback(_) => false,
+            RunCommand::Complete(_)
+            | RunCommand::Resolve(_)
+            | RunCommand::Seal
+            | RunCommand::FinishRollback
+            | RunCommand::RequestUndoApproval(_) => true,
+            RunCommand::Start { .. }
+            | RunCommand::Begin(_)
+            | RunCommand::StartRollback(_)
+            | RunCommand::PreApprove(_) => false,
         }
     }
 
     fn wake_of_other(stream: &StreamId) -> Wake {
-        let _ = stream; // a claim or an approval that was just requested needs nobody
+        let _ = stream; // a claim needs nobody, and the run says itself when its approvals do
         Wake::None
     }
 
@@ -125,6 +165,7 @@ trait RunFactsOf {
     fn begin_facts(&self, world: &Arc<World>, call: &BeginCall) -> Result<BeginFacts, HostError<RunReject>>;
     fn pinned(&self, world: &Arc<World>, step: u32) -> Option<Arc<Manifest>>;
     fn lost_claim(&self, world: &Arc<World>, step: u32) -> Result<Option<ClaimFact>, HostError<RunReject>>;
+    fn undo_ask(&self, world: &Arc<World>, step: u32) -> Option<UndoAsk>;
 }
 
 impl RunFactsOf for Run {
@@ -143,8 +184,10 @@ impl RunFactsOf for Run {
         Ok(BeginFacts {
             manifests,
             config: globals.config_version,
-            access: globals.access_version,
-            halt: globals.halt_version,
+            access: globals.access,
+            access_version: globals.access_version,
+            halt: globals.halt,
+            halt_version: globals.halt_version,
             claim,
             approval: world.ids.approval_id(),
         })
@@ -161,5 +204,37 @@ impl RunFactsOf for Run {
             return Ok(None);
         };
         step.claim.map(|claim| world.claim(claim).map_err(HostError::of_another)).transpose()
+    }
+
+    fn undo_ask(&self, world: &Arc<World>, no: u32) -> Option<UndoAsk> {
+        let (step, archive) = (self.step(no)?, world.globals().archive);
+        let spec = step.undo_spec(&archive, &|tool| world.tools.upstream_of(tool).is_some());
+        let spec = spec
+            .inspect_err(|error| tracing::error!(run = %self.id(), step = no, %error, "an undo can't be built"))
+            .ok()?;
+        Some(UndoAsk {
+            approval: world.ids.approval_id(),
+            manifest: archive.get(step.config, &spec.tool).map(|manifest| manifest.checksum()),
+            tool: spec.tool,
+            args: spec.args,
+            config: step.config,
+            rules: undo_rules_of(step, &archive),
+        })
+    }
+}
+
+/// Who must approve the undo of a step.
+pub(crate) fn undo_rules_of(step: &Step, archive: &Archive) -> Rules {
+    let pinned = |tool: &ToolName| archive.get(step.config, tool).map(Arc::as_ref);
+    undo_rules(step.undo_pin.as_ref().and_then(|pin| pinned(&pin.tool)), pinned(&step.tool))
+}
+
+fn pre_approve_facts(world: &World, tool: &ToolName) -> PreApproveFacts {
+    let globals = world.globals();
+    let manifests = globals.archive.current().map(|(_, set)| set).unwrap_or_default();
+    PreApproveFacts {
+        rules: manifests.get(tool).map(|manifest| rules_of(manifest).unwrap_or_default()),
+        access: globals.access,
+        access_version: globals.access_version,
     }
 }

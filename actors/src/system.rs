@@ -109,10 +109,13 @@ impl System {
             globals: std::sync::RwLock::default(),
             runs: crate::directory::Directory::default(),
             undos: crate::directory::Directory::default(),
+            approvals: crate::directory::Directory::default(),
+            asked: crate::approvals::Asked::default(),
             counters: crate::world::Counters::default(),
             calling: std::sync::Mutex::default(),
         });
         world.load_globals().map_err(StartError::Globals)?;
+        world.asked.load(&*world.journal).map_err(StartError::Globals)?;
         if let Some((seq, why)) = world.globals().archive.unreadable().first().cloned() {
             return Err(StartError::Manifests { seq, why });
         }

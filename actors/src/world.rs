@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use reversi_proto::access::Access;
+use reversi_proto::approval::Approval;
 use reversi_proto::claim::holder_after;
 use reversi_proto::config::Archive;
-use reversi_proto::event::{Event, Meta};
+use reversi_proto::event::Event;
+use reversi_proto::halt::Halt;
 use reversi_proto::hash::Hash;
 use reversi_proto::ids::{Actor, RunId, Seq, StreamId};
 use reversi_proto::run::{ClaimFact, Run};
@@ -16,8 +18,9 @@ use reversi_proto::undo::Undo;
 use reversi_proto::wake::Wake;
 use tokio::sync::oneshot;
 
+use crate::approvals::{ApprovalKey, Asked};
 use crate::clock::Clock;
-use crate::codec::{Place, decode, encode};
+use crate::codec::{Decoded, Place, decode, decode_public, encode};
 use crate::directory::Directory;
 use crate::host::{Answer, Entity, HostError, Msg};
 use crate::ids::{IdSource, Mint as _};
@@ -29,23 +32,28 @@ use crate::ports::{Notifier, ToolCaller};
 pub(crate) struct Globals {
     pub(crate) archive: Arc<Archive>,
     pub(crate) access: Arc<Access>,
+    pub(crate) halt: Arc<Halt>,
     pub(crate) config_version: Option<Seq>,
     pub(crate) access_version: Option<Seq>,
     pub(crate) halt_version: Option<Seq>,
 }
 
 impl Globals {
-    fn fold(&mut self, stream: &StreamId, meta: &Meta, event: &Event) {
+    fn fold(&mut self, stream: &StreamId, decoded: &Decoded) {
+        let Decoded { run, meta, event } = decoded;
         match stream {
             StreamId::Config => {
                 Arc::make_mut(&mut self.archive).evolve(meta, event);
                 self.config_version = Some(meta.seq);
             }
             StreamId::Access => {
-                Arc::make_mut(&mut self.access).evolve(meta, event);
+                Arc::make_mut(&mut self.access).evolve(meta, run.as_ref(), event);
                 self.access_version = Some(meta.seq);
             }
-            StreamId::Halt => self.halt_version = Some(meta.seq),
+            StreamId::Halt => {
+                Arc::make_mut(&mut self.halt).evolve(meta, event);
+                self.halt_version = Some(meta.seq);
+            }
             StreamId::Run(_) | StreamId::Undo(..) | StreamId::Approval(_) | StreamId::Claim(_) | StreamId::Ledger => {}
         }
     }
@@ -74,6 +82,8 @@ pub(crate) struct World {
     pub(crate) globals: RwLock<Globals>,
     pub(crate) runs: Directory<Run>,
     pub(crate) undos: Directory<Undo>,
+    pub(crate) approvals: Directory<Approval>,
+    pub(crate) asked: Asked,
     pub(crate) boot: Timestamp,
     /// This ledger is a restored copy, which may lack finished undos: none is attempted.
     pub(crate) parked: bool,
@@ -122,7 +132,7 @@ impl World {
         for stream in [StreamId::Config, StreamId::Access, StreamId::Halt] {
             for record in self.journal.load(&stream, 0)? {
                 let decoded = decode(&*self.journal, &record)?;
-                globals.fold(&stream, &decoded.meta, &decoded.event);
+                globals.fold(&stream, &decoded);
             }
         }
         *self.globals.write().unwrap_or_else(PoisonError::into_inner) = globals;
@@ -143,12 +153,15 @@ impl World {
                         let (key, now) = (UndoKey(run.clone(), *step), published.record.ts);
                         let _ = self.undos.send_if_live(&key, Msg::Foreign(Arc::clone(batch)), now);
                     }
+                    StreamId::Approval(id) => {
+                        self.asked.publish(id, published);
+                        if let (Some(run), true) = (run_of(published), index > 0) {
+                            let (key, now) = (ApprovalKey(run.clone(), id.clone()), published.record.ts);
+                            let _ = self.approvals.send_if_live(&key, Msg::Foreign(Arc::clone(batch)), now);
+                        }
+                    }
                     StreamId::Config | StreamId::Access | StreamId::Halt => self.publish_global(stream, published),
-                    StreamId::Run(_)
-                    | StreamId::Undo(..)
-                    | StreamId::Approval(_)
-                    | StreamId::Claim(_)
-                    | StreamId::Ledger => {}
+                    StreamId::Run(_) | StreamId::Undo(..) | StreamId::Claim(_) | StreamId::Ledger => {}
                 }
             }
         }
@@ -156,10 +169,15 @@ impl World {
 
     fn publish_global(&self, stream: &StreamId, published: &PublishedRecord) {
         let record = StoredRecord::from(published);
-        match decode(&*self.journal, &record) {
+        // The writer's thread can't ask for a run's key; what a run's record says to all is in its public half.
+        let decoded = match run_of(published) {
+            Some(_) => decode_public(&record),
+            None => decode(&*self.journal, &record),
+        };
+        match decoded {
             Ok(decoded) => {
                 let mut globals = self.globals.write().unwrap_or_else(PoisonError::into_inner);
-                globals.fold(stream, &decoded.meta, &decoded.event);
+                globals.fold(stream, &decoded);
             }
             // It was encoded a moment ago, so this is a bug; the old state stays in force.
             Err(error) => tracing::error!(%error, "a record of a global stream could not be read back"),
@@ -178,25 +196,28 @@ impl World {
         event: Event,
         expect: Option<(StreamId, Option<Seq>)>,
     ) -> Result<Seq, AppendError> {
-        let stream = match &event {
-            Event::Config(_) => StreamId::Config,
-            Event::Access(_) => StreamId::Access,
-            Event::System(_)
-            | Event::Run(_)
-            | Event::Step(_)
-            | Event::Approval(_)
-            | Event::Rollback(_)
-            | Event::Undo(_) => StreamId::Ledger,
-        };
+        self.append_globals(actor, vec![event], expect).await
+    }
+
+    /// Appends events of no run, all or none.
+    pub(crate) async fn append_globals(
+        &self,
+        actor: &Actor,
+        events: Vec<Event>,
+        expect: Option<(StreamId, Option<Seq>)>,
+    ) -> Result<Seq, AppendError> {
         let read_at = self.journal.head();
         let seal = self.journal.ledger_keys().seal;
         let place = Place { ledger: self.journal.ledger(), run: None, seal: &seal };
-        let record = encode(place, actor, &event, vec![(stream, Wake::None)], &*self.ids).map_err(|error| {
-            tracing::error!(%error, "a record of no run can't be written");
-            AppendError::Mixed
-        })?;
+        let record = |event: &Event| {
+            encode(place, actor, event, vec![(stream_of(event), Wake::None)], &*self.ids).map_err(|error| {
+                tracing::error!(%error, "a record of no run can't be written");
+                AppendError::Mixed
+            })
+        };
+        let records = events.iter().map(record).collect::<Result<_, _>>()?;
         let expect = expect.into_iter().collect();
-        let request = Request { expect, read_at, records: vec![record], reserved: true, ..Request::default() };
+        let request = Request { expect, read_at, records, reserved: true, ..Request::default() };
         let appended = self.journal.append(request).await?;
         Ok(appended.first().map_or(0, |record| record.seq))
     }
@@ -252,6 +273,35 @@ impl World {
     pub(crate) fn run_exists(&self, run: &RunId) -> Result<bool, JournalError> {
         Ok(self.journal.version(&StreamId::Run(run.clone()))?.is_some())
     }
+}
+
+/// The stream that an event of no run advances.
+fn stream_of(event: &Event) -> StreamId {
+    match event {
+        Event::Config(_) => StreamId::Config,
+        Event::Access(_) => StreamId::Access,
+        Event::Halt(_) => StreamId::Halt,
+        Event::System(_)
+        | Event::Run(_)
+        | Event::Step(_)
+        | Event::Approval(_)
+        | Event::Rollback(_)
+        | Event::Undo(_) => StreamId::Ledger,
+    }
+}
+
+/// The run whose chain a record is in.
+fn run_of(published: &PublishedRecord) -> Option<&RunId> {
+    published.streams.iter().find_map(|(stream, _)| match stream {
+        StreamId::Run(run) => Some(run),
+        StreamId::Undo(..)
+        | StreamId::Approval(_)
+        | StreamId::Claim(_)
+        | StreamId::Halt
+        | StreamId::Config
+        | StreamId::Access
+        | StreamId::Ledger => None,
+    })
 }
 
 /// Key of an undo: its run and step, printed as `<run>/<step>`.

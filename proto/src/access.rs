@@ -1,13 +1,18 @@
 //! Who may do what: access keys and roles. Must not know HTTP or how a key is minted.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::event::v1::{KeyCreated, Role};
-use crate::event::{AccessEvent, Event, Meta};
+use crate::event::v1::{Delegated, KeyCreated, Role};
+use crate::event::{AccessEvent, ApprovalEvent, Event, Meta};
 use crate::hash::Hash;
-use crate::ids::{Actor, KeyId};
+use crate::ids::{Actor, ApprovalId, DelegationId, KeyId, RunId};
 use crate::time::Timestamp;
+
+mod people;
+
+pub use people::{KeyView, Standing};
 
 /// Characters of the random part of a key.
 pub const SECRET_CHARS: usize = 43;
@@ -86,6 +91,11 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// Whose votes this key casts: the person behind it, or the actor itself where none was named.
+    pub fn person(&self) -> &str {
+        self.person.as_deref().unwrap_or(self.actor.id.as_str())
+    }
+
     /// Holds the role, or one that includes it: auditor < operator < admin.
     pub fn has(&self, role: Role) -> bool {
         self.roles.iter().any(|held| includes(*held, role))
@@ -111,6 +121,27 @@ struct KeyState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     keys: BTreeMap<KeyId, KeyState>,
+    by_person: BTreeMap<String, Vec<KeyId>>,
+    groups: BTreeMap<String, BTreeSet<String>>,
+    delegations: BTreeMap<DelegationId, Delegated>,
+    reviews: BTreeMap<ApprovalId, OwedReview>,
+}
+
+/// A review that somebody owes because the glass was broken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OwedReview {
+    /// Of which grant.
+    pub approval: ApprovalId,
+    /// In which run.
+    pub run_id: Option<RunId>,
+    /// Who broke the glass, and so can't be the one who reviews.
+    pub person: String,
+    /// Why they did.
+    pub reason: String,
+    /// When it is due.
+    pub review_by: Timestamp,
+    /// It was not done by then: the person can't break the glass again until it is.
+    pub overdue: bool,
 }
 
 impl Access {
@@ -142,25 +173,71 @@ impl Access {
         self.keys.contains_key(key)
     }
 
-    /// Folds one record of the stream.
-    pub fn evolve(&mut self, _meta: &Meta, event: &Event) {
+    /// Folds one record of the stream. `run` is the record's run.
+    pub fn evolve(&mut self, _meta: &Meta, run: Option<&RunId>, event: &Event) {
         match event {
-            Event::Access(AccessEvent::KeyCreated(body, private)) => {
+            Event::Access(event) => self.evolve_access(event),
+            Event::Approval(event) => self.evolve_review(run, event),
+            Event::System(_)
+            | Event::Config(_)
+            | Event::Halt(_)
+            | Event::Run(_)
+            | Event::Step(_)
+            | Event::Rollback(_)
+            | Event::Undo(_) => {}
+        }
+    }
+
+    fn evolve_access(&mut self, event: &AccessEvent) {
+        match event {
+            AccessEvent::KeyCreated(body, private) => {
                 let state = KeyState { created: body.clone(), secret: private.secret, revoked: false };
+                self.by_person.entry(state.person().to_owned()).or_default().push(body.key.clone());
                 self.keys.insert(body.key.clone(), state);
             }
-            Event::Access(AccessEvent::KeyRevoked(body, ())) => {
+            AccessEvent::KeyRevoked(body, ()) => {
                 if let Some(state) = self.keys.get_mut(&body.key) {
                     state.revoked = true;
                 }
             }
-            Event::System(_)
-            | Event::Config(_)
-            | Event::Run(_)
-            | Event::Step(_)
-            | Event::Approval(_)
-            | Event::Rollback(_)
-            | Event::Undo(_) => {}
+            AccessEvent::GroupSet(body, ()) => {
+                self.groups.insert(body.group.clone(), body.members.iter().cloned().collect());
+            }
+            AccessEvent::GroupDeleted(body, ()) => drop(self.groups.remove(&body.group)),
+            AccessEvent::Delegated(body, ()) => drop(self.delegations.insert(body.delegation.clone(), body.clone())),
+            AccessEvent::DelegationEnded(body, ()) => drop(self.delegations.remove(&body.delegation)),
+        }
+    }
+
+    fn evolve_review(&mut self, run: Option<&RunId>, event: &ApprovalEvent) {
+        match event {
+            ApprovalEvent::GlassBroken(body, ()) => {
+                let review = OwedReview {
+                    approval: body.approval.clone(),
+                    run_id: run.cloned(),
+                    person: body.person.clone(),
+                    reason: body.reason.clone(),
+                    review_by: body.review_by,
+                    overdue: false,
+                };
+                self.reviews.insert(body.approval.clone(), review);
+            }
+            ApprovalEvent::Reviewed(body, ()) => drop(self.reviews.remove(&body.approval)),
+            ApprovalEvent::ReviewOverdue(body, ()) => {
+                if let Some(review) = self.reviews.get_mut(&body.approval) {
+                    review.overdue = true;
+                }
+            }
+            ApprovalEvent::Requested(..)
+            | ApprovalEvent::PreApproved(..)
+            | ApprovalEvent::Voted(..)
+            | ApprovalEvent::Granted(..)
+            | ApprovalEvent::Denied(..)
+            | ApprovalEvent::Withdrawn(..)
+            | ApprovalEvent::Escalated(..)
+            | ApprovalEvent::Expired(..)
+            | ApprovalEvent::Revoked(..)
+            | ApprovalEvent::Cancelled(..) => {}
         }
     }
 }
@@ -188,7 +265,7 @@ mod tests {
         let event = AccessEvent::KeyCreated(body, KeyCreatedPrivate { secret: key.presented.hash() });
         let meta = Meta { seq: 1, ts: Timestamp::default(), leaf: Hash::default(), actor: crate::ids::Actor::system() };
         let mut access = Access::default();
-        access.evolve(&meta, &event.into());
+        access.evolve(&meta, None, &event.into());
         access
     }
 

@@ -1,4 +1,6 @@
 //! What it means to be an event-sourced machine. Knows no particular one.
+use std::collections::BTreeMap;
+
 use crate::event::{Event, Meta};
 use crate::ids::{Seq, StreamId};
 use crate::time::Timestamp;
@@ -12,6 +14,8 @@ pub struct Decision<A> {
     pub records: Vec<(Event, Vec<StreamId>)>,
     /// Streams whose version must still be this one (None: no record yet).
     pub expect: Vec<(StreamId, Option<Seq>)>,
+    /// When other streams than the aggregate's own must be woken after this, where it knows.
+    pub wakes: BTreeMap<StreamId, Wake>,
     /// Sent to whoever asked, once the records are durable.
     pub answer: A,
 }
@@ -19,7 +23,7 @@ pub struct Decision<A> {
 impl<A> Decision<A> {
     /// Nothing to append.
     pub fn already(answer: A) -> Self {
-        Self { records: Vec::new(), expect: Vec::new(), answer }
+        Self { records: Vec::new(), expect: Vec::new(), wakes: BTreeMap::new(), answer }
     }
 }
 

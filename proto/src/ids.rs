@@ -97,6 +97,10 @@ text_id!(
     RollbackId, "rollback id", "rbk_ and 32 hex digits", |text| minted(text, "rbk_")
 );
 text_id!(
+    /// A delegation of votes, `dlg_` and 32 hex digits.
+    DelegationId, "delegation id", "dlg_ and 32 hex digits", |text| minted(text, "dlg_")
+);
+text_id!(
     /// Who acts: the name that a key was created for.
     ActorId, "actor", "1 to 128 of A-Z a-z 0-9 _ . : @ -", |text| word(text, b"_.:@-", 128)
 );

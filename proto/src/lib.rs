@@ -4,12 +4,14 @@
 
 pub mod access;
 pub mod aggregate;
+pub mod approval;
 pub mod canonical;
 pub mod claim;
 pub mod commit;
 pub mod config;
 pub mod doctor;
 pub mod event;
+pub mod halt;
 pub mod hash;
 pub mod ids;
 pub mod ledger;

@@ -3,6 +3,7 @@
 #![allow(clippy::missing_panics_doc, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod invariants;
 mod manifests;
+mod people;
 mod samples;
 mod world;
 
@@ -18,6 +19,7 @@ use crate::ids::{Actor, ActorKind, ApprovalId, RollbackId, RunId, StepNo, Stream
 use crate::time::Timestamp;
 
 pub use manifests::{MANIFESTS, manifests, upstreams};
+pub use people::{OWNER, key_id, people, principal};
 pub use samples::sample_events;
 pub use world::World;
 

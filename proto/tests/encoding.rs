@@ -159,7 +159,8 @@ fn undo_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         (a_hash(), any::<u32>(), a_time(), any::<u32>(), a_tool()).prop_map(|(args, attempt, over_by, step, tool)| {
             let (executor, rollback) = (Executor::Worker, rollback_id(1));
-            UndoEvent::Attempted(UndoAttempted { args, attempt, executor, over_by, rollback, step, tool }, ()).into()
+            let body = UndoAttempted { approval: None, args, attempt, executor, over_by, rollback, step, tool };
+            UndoEvent::Attempted(body, ()).into()
         }),
         (any::<u32>(), option::of(a_time()), any::<u32>()).prop_map(|(attempt, read_at, step)| {
             UndoEvent::Succeeded(UndoSucceeded { attempt, read_at, step }, ()).into()
@@ -208,23 +209,32 @@ fn other_event() -> impl Strategy<Value = Event> {
         }),
         (vec(any::<String>(), 0..3), option::of(any::<String>()), request()).prop_map(
             |(permissions, reason, request)| {
-                RunEvent::Started(RunStarted { mode: Mode::Observe, permissions, reason, request }, ()).into()
+                let (mode, person) = (Mode::Observe, reason.clone());
+                RunEvent::Started(RunStarted { mode, permissions, person, reason, request }, ()).into()
             }
         ),
         (0..WHOLE_MAX, a_hash())
             .prop_map(|(records, run_root)| RunEvent::Sealed(RunSealed { records, run_root }, ()).into()),
         (request(), selection, upstreams).prop_map(|(request, steps, upstreams)| {
             let (executor, rollback) = (Executor::Daemon, rollback_id(2));
-            RollbackEvent::Started(RollbackStarted { executor, request, rollback, steps, upstreams }, ()).into()
+            let body = RollbackStarted { executor, person: None, request, rollback, steps, upstreams };
+            RollbackEvent::Started(body, ()).into()
         }),
         (option::of(a_canonical()), a_hash(), vec(any::<String>(), 0..3)).prop_map(|(args, hash, roles)| {
             let body = v1::ApprovalRequested {
                 approval: approval_id(1),
                 args: hash,
+                config: 0,
+                deadline: None,
+                escalate_to: roles.clone(),
                 fingerprint: hash,
+                manifest: None,
                 quorum: 1,
+                reason: String::new(),
+                requester: roles.first().cloned(),
                 roles,
                 step: 1,
+                target: Target::Step,
                 timeout_ms: None,
                 tool: id("t"),
             };

@@ -15,18 +15,20 @@ use reversi_proto::undo::CallEnd;
 const CHARGE: &str = r#"{"order_id":"o1","amount":2500,"card_token":"tok_secret"}"#;
 
 fn no_facts() -> RunFacts {
-    RunFacts { payload_key: [7; 32], begin: None, manifest: None, claim: None }
+    RunFacts { payload_key: [7; 32], begin: None, manifest: None, claim: None, undo: None, pre_approve: None }
 }
 
 fn start(key: u8, body: u8) -> RunCommand {
     let (permissions, reason) = (vec!["fs:write".to_owned()], Some("support chat 4821".to_owned()));
-    RunCommand::Start { owner: agent(), permissions, mode: Mode::Enforce, reason, request: Some(request(key, body)) }
+    let (mode, request) = (Mode::Enforce, Some(request(key, body)));
+    RunCommand::Start { owner: agent(), person: None, permissions, mode, reason, request }
 }
 
 fn started() -> Event {
     let body = RunStarted {
         mode: Mode::Enforce,
         permissions: vec!["fs:write".to_owned()],
+        person: None,
         reason: Some("support chat 4821".to_owned()),
         request: Some(request(1, 1)),
     };

@@ -73,11 +73,13 @@ fn facts() -> UndoFacts {
         claim: Some(StreamId::Claim([6; 32])),
         calls_are_over: false,
         random: 1_000_000_007,
+        grant: None,
     }
 }
 
 fn attempted(attempt: u32) -> Event {
     let body = UndoAttempted {
+        approval: None,
         args: hash(1),
         attempt,
         executor: Executor::Daemon,

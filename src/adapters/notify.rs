@@ -11,6 +11,15 @@ impl Notifier for LogNotifier {
             Notice::ApprovalRequested { run, approval } => {
                 tracing::info!(%run, %approval, "a call waits for a person's approval");
             }
+            Notice::ApprovalEscalated { run, approval, level } => {
+                tracing::warn!(%run, %approval, level, "nobody answered in time: more people may decide now");
+            }
+            Notice::GlassBroken { run, approval } => {
+                tracing::warn!(%run, %approval, "a call was granted in an emergency: another person owes a review");
+            }
+            Notice::ReviewOverdue { run, approval } => {
+                tracing::error!(%run, %approval, "the review of an emergency is overdue");
+            }
             Notice::RollbackFinished { run, complete: true } => tracing::info!(%run, "a rollback is complete"),
             Notice::RollbackFinished { run, complete: false } => {
                 tracing::warn!(%run, "a rollback has left something undone: see its report");

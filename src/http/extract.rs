@@ -79,6 +79,19 @@ impl FromRequestParts<Shared> for InStep {
     }
 }
 
+/// The last named part of the path that is neither a run nor a step, as text.
+pub(super) struct Named(pub(super) String);
+
+impl FromRequestParts<Shared> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Shared) -> Result<Self, Problem> {
+        let wrong = || Problem::field("path", "the name in the path is not UTF-8 text");
+        let params = RawPathParams::from_request_parts(parts, edge).await.map_err(|_| wrong())?;
+        param(&params, "name").map(|name| Self(name.to_owned())).ok_or_else(wrong)
+    }
+}
+
 fn param<'p>(params: &'p RawPathParams, name: &str) -> Option<&'p str> {
     params.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
 }

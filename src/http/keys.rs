@@ -1,15 +1,16 @@
-//! Access keys: create one, and who am I.
+//! Access keys: create, list, revoke, rotate; and who am I.
 use axum::extract::State;
 use axum::http::StatusCode;
+use reversi_actors::error::Code;
 use reversi_actors::service::NewKey;
-use reversi_proto::access::Principal;
+use reversi_proto::access::{KeyView, Principal};
 use reversi_proto::event::v1::Role;
 use reversi_proto::ids::{ActorId, ActorKind, KeyId};
 use reversi_proto::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::extract::{Caller, JsonBody, parsed};
+use super::extract::{Caller, JsonBody, Named, parsed};
 use super::problem::Problem;
 use super::reply::{Answer, json};
 
@@ -33,6 +34,11 @@ struct KeyReply<'a> {
     key: &'a str,
     actor: &'a ActorId,
     roles: &'a [Role],
+}
+
+#[derive(Serialize)]
+struct Keys {
+    items: Vec<KeyView>,
 }
 
 #[derive(Serialize)]
@@ -64,8 +70,29 @@ pub(super) async fn create(State(edge): State<Shared>, Caller(who): Caller, body
     json(StatusCode::CREATED, &KeyReply { key_id: &key_id, key: &key, actor: &actor, roles: &roles })
 }
 
+/// `GET /v1/keys`
+pub(super) async fn list(State(edge): State<Shared>, Caller(who): Caller) -> Answer {
+    json(StatusCode::OK, &Keys { items: edge.service.keys(&who)? })
+}
+
+/// `DELETE /v1/keys/{name}`
+pub(super) async fn revoke(State(edge): State<Shared>, Caller(who): Caller, Named(key): Named) -> Answer {
+    json(StatusCode::OK, &edge.service.revoke_key(&who, &key_id(&key)?).await?)
+}
+
+/// `POST /v1/keys/{name}/rotate`
+pub(super) async fn rotate(State(edge): State<Shared>, Caller(who): Caller, Named(key): Named) -> Answer {
+    let (key_id, key, view) = edge.service.rotate_key(&who, &key_id(&key)?).await?;
+    json(StatusCode::CREATED, &KeyReply { key_id: &key_id, key: &key, actor: &view.actor, roles: &view.roles })
+}
+
+/// A text that is no key id names no key.
+fn key_id(text: &str) -> Result<KeyId, Problem> {
+    text.parse().map_err(|_| Problem::of(Code::KeyNotFound, "no key has this id (expected 12 to 32 of a-z 0-9)"))
+}
+
 /// RFC 3339 in UTC, with 0 to 6 digits of a second's fraction; the ledger's own form has exactly 6.
-fn instant(field: &'static str, text: &str) -> Result<Timestamp, Problem> {
+pub(super) fn instant(field: &'static str, text: &str) -> Result<Timestamp, Problem> {
     let wrong = || Problem::field(field, "expected a time in UTC like 2026-10-01T00:00:02Z");
     let head = text.strip_suffix('Z').ok_or_else(wrong)?;
     let (seconds, fraction) = head.split_once('.').unwrap_or((head, ""));

@@ -48,6 +48,7 @@ pub(super) async fn show(State(edge): State<Shared>) -> Response {
 fn render(edge: &Edge) -> String {
     let mut text = String::with_capacity(4096);
     let (stats, counters) = (edge.service.stats(), edge.service.counters());
+    let people = edge.service.people_figures();
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let busy = edge.limits.requests - edge.admission.available_permits();
     for (name, kind, help, value) in [
@@ -59,6 +60,10 @@ fn render(edge: &Edge) -> String {
         ("reversi_journal_syncs_total", "counter", "Syncs to disk by the writer.", stats.syncs),
         ("reversi_journal_bytes_total", "counter", "Bytes of group commits.", stats.bytes),
         ("reversi_disk_low", "gauge", "1 when new work is refused for lack of room.", u64::from(stats.disk_low)),
+        ("reversi_approvals_open", "gauge", "Approvals pending, or granted and not used.", people.approvals_open),
+        ("reversi_halts", "gauge", "Scopes that are halted.", people.halts),
+        ("reversi_reviews_owed", "gauge", "Reviews owed after an emergency.", people.reviews_owed),
+        ("reversi_reviews_overdue", "gauge", "Those that are overdue.", people.reviews_overdue),
         ("reversi_calls_allowed_total", "counter", "Calls that were let through.", read(&counters.allowed)),
         ("reversi_calls_blocked_total", "counter", "Calls that were refused.", read(&counters.blocked)),
         ("reversi_undo_calls_total", "counter", "Inverses that were called.", read(&counters.undo_calls)),

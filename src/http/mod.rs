@@ -1,11 +1,13 @@
 //! HTTP under /v1: parse, call `Service`, render. Must not know the journal, events, or why anything is decided.
 //!
 //! A request passes `request.rs` (id, admission, deadline, rendering of problems), then the router, then one handler.
+mod approvals;
 mod extract;
 mod health;
 mod keys;
 mod ledger;
 mod metrics;
+mod people;
 mod problem;
 mod reload;
 mod reply;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use reversi_actors::service::Service;
 use tokio::sync::Semaphore;
 
@@ -132,6 +134,7 @@ fn api(router: Router<Shared>) -> Router<Shared> {
         .route("/v1/runs/{run}/plan", get(rollback::plan))
         .route("/v1/runs/{run}/records", get(ledger::run_records))
         .route("/v1/runs/{run}/rollback", post(rollback::start).get(rollback::report))
+        .route("/v1/runs/{run}/approvals", post(approvals::pre_approve))
         .route("/v1/runs/{run}/steps", post(steps::begin))
         .route("/v1/runs/{run}/steps/{step}/complete", post(steps::complete))
         .route("/v1/runs/{run}/steps/{step}/resolve", post(steps::resolve))
@@ -140,6 +143,23 @@ fn api(router: Router<Shared>) -> Router<Shared> {
         .route("/v1/ledger/checkpoint", get(ledger::checkpoint))
         .route("/v1/status", get(health::status))
         .route("/v1/me", get(keys::me))
-        .route("/v1/keys", post(keys::create))
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{name}", get(approvals::show))
+        .route("/v1/approvals/{name}/approve", post(approvals::approve))
+        .route("/v1/approvals/{name}/deny", post(approvals::deny))
+        .route("/v1/approvals/{name}/withdraw", post(approvals::withdraw))
+        .route("/v1/approvals/{name}/revoke", post(approvals::revoke))
+        .route("/v1/approvals/{name}/break-glass", post(approvals::break_glass))
+        .route("/v1/approvals/{name}/review", post(approvals::review))
+        .route("/v1/reviews", get(approvals::reviews))
+        .route("/v1/delegations", get(people::delegations).post(people::delegate))
+        .route("/v1/delegations/{name}", delete(people::end_delegation))
+        .route("/v1/groups", get(people::groups).post(people::set_group))
+        .route("/v1/groups/{name}", delete(people::delete_group))
+        .route("/v1/halt", get(people::halts).post(people::halt))
+        .route("/v1/resume", post(people::resume))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route("/v1/keys/{name}", delete(keys::revoke))
+        .route("/v1/keys/{name}/rotate", post(keys::rotate))
         .route("/v1/reload", post(reload::reload))
 }

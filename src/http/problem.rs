@@ -184,6 +184,7 @@ fn status_of(kind: Kind) -> StatusCode {
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
         Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::Locked => StatusCode::LOCKED,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,16 +1,17 @@
 //! The one typed handle that every edge calls: who may, then the entity that decides. Must not know any protocol.
+mod approvals;
+mod people;
 mod reload;
 mod types;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use reversi_proto::access::{PresentedKey, Principal, mint};
+use reversi_proto::access::{PresentedKey, Principal};
 use reversi_proto::canonical::Canonical;
 use reversi_proto::commit;
-use reversi_proto::event::AccessEvent;
-use reversi_proto::event::v1::{KeyCreated, KeyCreatedPrivate, Mode, Outcome, RequestKey, Role, Target};
-use reversi_proto::ids::{ActorId, ActorKind, KeyId, RunId, Seq, StepNo, StreamId};
+use reversi_proto::event::v1::{Mode, Outcome, RequestKey, Role, Target};
+use reversi_proto::ids::{ActorId, RunId, Seq, StepNo, StreamId};
 use reversi_proto::run::{
     BeginAnswer, BeginCall, CompleteAnswer, CompleteCall, DecisionWord, Plan, Report, ResolveCall, ResultPayload, Run,
     RunAnswer, RunCommand, StartRollback,
@@ -22,9 +23,12 @@ use crate::ids::Mint as _;
 use crate::journal::{SignedCheckpoint, Stats};
 use crate::world::{Counters, World};
 
+pub use approvals::{APPROVAL_WAIT_MS_MAX, ApprovalFilter, ApprovalShown, Word};
 pub(crate) use reload::put_in_force;
 pub use reload::{ReloadBy, Reloaded};
-pub use types::{NewKey, NewRollback, NewRun, NewStep, Retry, RunState, RunSummary, Status, StepOutcome};
+pub use types::{
+    NewDelegation, NewKey, NewRollback, NewRun, NewStep, PeopleFigures, Retry, RunState, RunSummary, Status, StepOutcome,
+};
 
 type Result<T> = std::result::Result<T, ServiceError>;
 
@@ -36,6 +40,8 @@ const PERMISSIONS_MAX: usize = 256;
 const OWNERS_MAX: usize = 100_000;
 /// Records that the event store may lack while the daemon counts as ready.
 const LAG_MAX: u64 = 200_000;
+/// How often a seal is tried again after it ended open approvals.
+const SEAL_ROUNDS_MAX: u32 = 8;
 /// Longest Idempotency-Key or Reversi-Attempt, in characters.
 const HEADER_CHARS_MAX: usize = 255;
 
@@ -79,6 +85,7 @@ impl Service {
         };
         let command = RunCommand::Start {
             owner: who.actor.clone(),
+            person: who.person.clone(),
             permissions: run.permissions,
             mode: run.mode,
             reason: run.reason,
@@ -103,6 +110,8 @@ impl Service {
             args,
             request: self.request_key(who, run.as_str(), "steps", retry)?,
             attempt: self.attempt(retry)?,
+            person: who.person.clone(),
+            approval: step.approval_id,
         };
         let answer = self.world.ask::<Run>(run, who.actor.clone(), RunCommand::Begin(call)).await?;
         let RunAnswer::Begin(answer) = answer else { return Err(unexpected()) };
@@ -158,7 +167,17 @@ impl Service {
     pub async fn seal(&self, who: &Principal, run: &RunId) -> Result<RunSummary> {
         need(who, Role::Agent)?;
         self.must_own(who, run).await?;
-        self.world.ask::<Run>(run, who.actor.clone(), RunCommand::Seal).await?;
+        // Each round ends what stands in the way; more than a few mean that calls are still being made.
+        let mut rounds = 0;
+        while let RunAnswer::Again = self.world.ask::<Run>(run, who.actor.clone(), RunCommand::Seal).await? {
+            rounds += 1;
+            if rounds == SEAL_ROUNDS_MAX {
+                return Err(ServiceError::new(
+                    Code::Busy,
+                    "calls of this run are still asking for approval; try again",
+                ));
+            }
+        }
         // A seal is worth a signature; a sink that fails is counted and does not undo the seal.
         if let Err(error) = self.world.journal.sign_checkpoint().await {
             tracing::warn!(%error, "no checkpoint could be signed after a seal");
@@ -229,6 +248,7 @@ impl Service {
             to_step: rollback.to_step,
             upstreams: self.world.tools.tools(),
             request: self.request_key(who, run.as_str(), "rollback", retry)?,
+            person: who.person.clone(),
         };
         self.world.ask::<Run>(run, who.actor.clone(), RunCommand::StartRollback(start)).await?;
         self.report(who, run).await
@@ -273,6 +293,7 @@ impl Service {
     pub fn status(&self, who: &Principal) -> Result<Status> {
         need(who, Role::Auditor)?;
         let (world, stats) = (&self.world, self.stats());
+        let approvals = world.approvals.quarantined().into_iter().map(|approval| format!("approval/{approval}"));
         let runs = world.runs.quarantined().into_iter().map(|run| format!("run/{run}"));
         let undos = world.undos.quarantined().into_iter().map(|undo| format!("undo/{undo}"));
         Ok(Status {
@@ -282,13 +303,16 @@ impl Service {
             checkpoint: stats.checkpoint,
             runs_live: world.runs.live(),
             undos_live: world.undos.live(),
-            quarantined: runs.chain(undos).collect(),
+            quarantined: runs.chain(undos).chain(approvals).collect(),
             tools: world.tools.tools(),
             manifests: world.globals().archive.checksum().map(|checksum| checksum.to_string()),
             started_at: world.boot,
             disk_low: stats.disk_low,
             sink_errors: stats.sink_errors,
             rollbacks_parked: world.parked,
+            approvals_open: world.asked.count(),
+            halts: world.globals().halt.iter().cloned().collect(),
+            reviews_owed: world.globals().access.reviews().count(),
         })
     }
 
@@ -300,52 +324,6 @@ impl Service {
     /// Things counted since the daemon came up.
     pub fn counters(&self) -> &Counters {
         &self.world.counters
-    }
-
-    /// Makes a key; its text is shown once.
-    pub async fn create_key(&self, who: &Principal, key: NewKey) -> Result<(KeyId, String)> {
-        need(who, Role::Admin)?;
-        self.add_key(&who.actor, key).await
-    }
-
-    pub(crate) async fn add_key(&self, by: &reversi_proto::ids::Actor, key: NewKey) -> Result<(KeyId, String)> {
-        let minted = self.mint_key(&key)?;
-        self.add_minted(by, key, &minted).await?;
-        Ok((minted.presented.id().clone(), minted.text))
-    }
-
-    pub(crate) fn mint_key(&self, key: &NewKey) -> Result<reversi_proto::access::MintedKey> {
-        if key.roles.is_empty() {
-            return Err(ServiceError::new(Code::RequestInvalid, "a key needs at least one role"));
-        }
-        if key.roles.contains(&Role::Agent) && key.roles.len() > 1 {
-            return Err(ServiceError::new(Code::RequestInvalid, "a key with the role agent has no other role"));
-        }
-        let random: [u8; 128] = self.world.ids.random();
-        mint(&self.world.ids.key_id(), &random).ok_or_else(unexpected)
-    }
-
-    pub(crate) async fn add_minted(
-        &self,
-        by: &reversi_proto::ids::Actor,
-        key: NewKey,
-        minted: &reversi_proto::access::MintedKey,
-    ) -> Result<()> {
-        let kind = if key.roles.contains(&Role::Agent) { ActorKind::Agent } else { ActorKind::Human };
-        let body = KeyCreated {
-            actor: key.actor,
-            allow_observe: key.allow_observe,
-            expires_at: key.expires_at,
-            groups: key.groups,
-            key: minted.presented.id().clone(),
-            kind,
-            person: key.person,
-            roles: key.roles,
-        };
-        let event = AccessEvent::KeyCreated(body, KeyCreatedPrivate { secret: minted.presented.hash() });
-        let expect = (StreamId::Access, self.world.globals().access_version);
-        self.world.append_global(by, event.into(), Some(expect)).await?;
-        Ok(())
     }
 
     /// The journal answers a probe: not merely "the process is up".
@@ -406,14 +384,7 @@ fn need(who: &Principal, role: Role) -> Result<()> {
     if who.has(role) {
         return Ok(());
     }
-    let word = match role {
-        Role::Agent => "agent",
-        Role::Approver => "approver",
-        Role::Auditor => "auditor",
-        Role::Operator => "operator",
-        Role::Admin => "admin",
-        Role::Breakglass => "breakglass",
-    };
+    let word = role.as_str();
     Err(ServiceError::new(Code::RoleMissing, format!("this needs a key with the role {word}")))
 }
 

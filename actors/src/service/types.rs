@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 
 use reversi_proto::event::v1::{Executor, Mode, Outcome, Role};
+use reversi_proto::halt::HaltInForce;
 use reversi_proto::ids::{ActorId, ApprovalId, RunId, Seq, StepNo, ToolName};
 use reversi_proto::run::StepView;
 use reversi_proto::time::Timestamp;
@@ -118,6 +119,12 @@ pub struct Status {
     pub sink_errors: u64,
     /// The ledger is a restored copy: no rollback goes on.
     pub rollbacks_parked: bool,
+    /// Approvals that are pending, or granted and not used.
+    pub approvals_open: usize,
+    /// What may not begin.
+    pub halts: Vec<HaltInForce>,
+    /// Reviews that are owed because a glass was broken.
+    pub reviews_owed: usize,
 }
 
 /// A key to make.
@@ -135,6 +142,34 @@ pub struct NewKey {
     pub allow_observe: bool,
     /// Not valid from then on.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What waits for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeopleFigures {
+    /// Approvals that are pending, or granted and not used.
+    pub approvals_open: u64,
+    /// Scopes that are halted.
+    pub halts: u64,
+    /// Reviews that are owed after an emergency.
+    pub reviews_owed: u64,
+    /// Those of them that are overdue.
+    pub reviews_overdue: u64,
+}
+
+/// A delegation to make.
+#[derive(Debug, Clone)]
+pub struct NewDelegation {
+    /// Who lends; the asker if it is left out.
+    pub from: Option<String>,
+    /// Who may vote in their place.
+    pub to: String,
+    /// Which roles or groups are lent.
+    pub roles: Vec<String>,
+    /// From then on; from now on if it is left out.
+    pub start: Option<Timestamp>,
+    /// Until then.
+    pub end: Timestamp,
 }
 
 /// A rollback to start.

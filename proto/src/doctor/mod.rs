@@ -1,6 +1,7 @@
 //! The invariants that a ledger's lines can be held to by themselves, long after the fact. Judges what was written
 //! without asking the code that decided it: the undo's states and the order of inverses are worked out here anew, and
 //! the aggregates' fold is only compared with the result. Must not know files, keys or private halves.
+mod approval;
 mod order;
 mod run;
 #[cfg(test)]
@@ -12,11 +13,11 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::event::v1::StepBegun;
-use crate::event::{Event, Meta, StepEvent};
+use crate::event::{Event, Meta};
 use crate::hash::Hash;
-use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo};
+use crate::ids::{Actor, RunId, Seq, StepNo};
 use crate::ledger::Line;
+use approval::Approvals;
 use run::RunCheck;
 
 /// Violations that are kept; all are counted.
@@ -54,7 +55,7 @@ invariants! {
     I6 = "I6", "the stored streams and the fold agree with the records";
     I7 = "I7", "no timer fired early";
     I8 = "I8", "no two records hold one claim at once";
-    I9 = "I9", "an approval is consumed at most once";
+    I9 = "I9", "an approval is consumed at most once, in its run, while it is granted";
 }
 
 impl fmt::Display for Invariant {
@@ -109,7 +110,7 @@ pub struct Doctor {
     next: Seq,
     runs: BTreeMap<RunId, RunCheck>,
     claims: BTreeMap<Hash, (RunId, StepNo)>,
-    consumed: BTreeMap<ApprovalId, Seq>,
+    approvals: Approvals,
     violations: Violations,
 }
 
@@ -161,7 +162,7 @@ impl Doctor {
         self.next = meta.seq + 1;
         match (run, event) {
             (Some(run), _) => self.take_of_run(run, meta, event, streams),
-            (None, Event::System(_) | Event::Access(_) | Event::Config(_)) => {}
+            (None, Event::System(_) | Event::Access(_) | Event::Config(_) | Event::Halt(_)) => {}
             (None, Event::Run(_) | Event::Step(_) | Event::Approval(_) | Event::Rollback(_) | Event::Undo(_)) => {
                 self.violations.push(Invariant::Fold, format!("a {} record is of no run", event.kind()));
             }
@@ -169,11 +170,11 @@ impl Doctor {
     }
 
     fn take_of_run(&mut self, id: &RunId, meta: &Meta, event: &Event, streams: &[&str]) {
-        let Self { runs, claims, consumed, violations, .. } = self;
+        let Self { runs, claims, approvals, violations, .. } = self;
         let run = runs.entry(id.clone()).or_insert_with(|| RunCheck::new(id.clone()));
         run.check(meta, event, violations);
         run.check_claim(event, claims, violations);
-        check_approval(meta.seq, event, consumed, violations);
+        approvals.take(meta, id, event, violations);
         if !streams.is_empty() {
             run.check_streams(event, streams, violations);
         }
@@ -195,15 +196,5 @@ impl Doctor {
         }
         counts.violations = self.violations.count;
         (self.violations.list, counts)
-    }
-}
-
-/// A grant is good for one begin.
-fn check_approval(seq: Seq, event: &Event, consumed: &mut BTreeMap<ApprovalId, Seq>, out: &mut Violations) {
-    if let Event::Step(StepEvent::Begun(StepBegun { approval: Some(approval), step, .. }, _)) = event
-        && let Some(before) = consumed.insert(approval.clone(), seq)
-    {
-        let detail = format!("step {step} consumes approval {approval}, which seq {before} had consumed");
-        out.push(Invariant::I9, detail);
     }
 }

@@ -6,10 +6,11 @@ use super::order::Order;
 use super::undo::{State, UndoCheck};
 use super::{Counts, Invariant, Violations};
 use crate::aggregate::Aggregate;
+use crate::approval::subject;
 use crate::event::v1::{Outcome, RollbackFinished, StepResolved, Target, UndoAttempted};
 use crate::event::{Event, Meta, RollbackEvent, RunEvent, StepEvent, UndoEvent};
 use crate::hash::{Hash, hex};
-use crate::ids::{RunId, Seq, StepNo, ToolName};
+use crate::ids::{ApprovalId, RunId, Seq, StepNo, ToolName};
 use crate::manifest::Effect;
 use crate::run::{Run, RunStatus, Step, StepStatus};
 use crate::undo::{Phase, Undo};
@@ -53,6 +54,7 @@ impl RunCheck {
             | Event::System(_)
             | Event::Access(_)
             | Event::Config(_)
+            | Event::Halt(_)
             | Event::Approval(_) => {}
         }
     }
@@ -95,7 +97,7 @@ impl RunCheck {
             },
             Event::Rollback(RollbackEvent::Finished(body, ())) => self.check_finish(body, out),
             Event::Undo(event) => self.check_undo(meta, event, out),
-            Event::System(_) | Event::Access(_) | Event::Config(_) => {
+            Event::System(_) | Event::Access(_) | Event::Config(_) | Event::Halt(_) => {
                 out.push(Invariant::Fold, format!("a {} record stands in run {}", event.kind(), self.fold.id()));
             }
         }
@@ -273,6 +275,7 @@ impl RunCheck {
             | Event::System(_)
             | Event::Access(_)
             | Event::Config(_)
+            | Event::Halt(_)
             | Event::Run(_)
             | Event::Approval(_)
             | Event::Rollback(_) => return None,
@@ -290,14 +293,16 @@ impl RunCheck {
             Event::Step(StepEvent::Resolved(body, _)) if body.target == Target::Undo => {
                 needed.push(format!("undo/{run}/{}", body.step));
             }
+            Event::Approval(event) => needed.push(format!("approval/{}", subject(event))),
             Event::Step(_)
             | Event::Run(_)
-            | Event::Approval(_)
             | Event::Rollback(_)
             | Event::System(_)
             | Event::Access(_)
-            | Event::Config(_) => {}
+            | Event::Config(_)
+            | Event::Halt(_) => {}
         }
+        needed.extend(used_grant(event).map(|approval| format!("approval/{approval}")));
         let claim = taken_claim(event).or_else(|| self.freed_claim(event));
         needed.extend(claim.map(|(claim, _)| format!("claim/{}", hex(&claim.0))));
         for stream in needed.iter().filter(|stream| !streams.contains(&stream.as_str())) {
@@ -344,6 +349,24 @@ fn taken_claim(event: &Event) -> Option<(Hash, StepNo)> {
         | Event::System(_)
         | Event::Access(_)
         | Event::Config(_)
+        | Event::Halt(_)
+        | Event::Run(_)
+        | Event::Approval(_)
+        | Event::Rollback(_) => None,
+    }
+}
+
+/// The grant that a record uses up.
+fn used_grant(event: &Event) -> Option<&ApprovalId> {
+    match event {
+        Event::Step(StepEvent::Begun(body, _)) => body.approval.as_ref(),
+        Event::Undo(UndoEvent::Attempted(body, ())) => body.approval.as_ref(),
+        Event::Step(_)
+        | Event::Undo(_)
+        | Event::System(_)
+        | Event::Access(_)
+        | Event::Config(_)
+        | Event::Halt(_)
         | Event::Run(_)
         | Event::Approval(_)
         | Event::Rollback(_) => None,

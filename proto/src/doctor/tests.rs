@@ -11,6 +11,8 @@ use crate::time::Timestamp;
 const RUN: &str = "run_a";
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CLAIM: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+const APPROVAL: &str = "apr_000102030405060708090a0b0c0d0e0f";
+const KEY: &str = "k0123456789ab";
 
 /// Records on their way to a doctor; the time is the position in seconds.
 #[derive(Default)]
@@ -91,6 +93,28 @@ impl Story {
 
     fn undone(&mut self, step: u32, attempt: u32) -> &mut Self {
         self.add(RUN, "undo.succeeded", &json!({"attempt": attempt, "step": step}))
+    }
+
+    /// A run that asked for an approval.
+    fn asked(quorum: u32, deadline: Timestamp) -> Self {
+        let mut story = Self::run(0);
+        let body = json!({
+            "approval": APPROVAL, "args": ZEROS, "deadline": deadline, "fingerprint": ZEROS, "quorum": quorum,
+            "roles": [], "step": 1, "tool": "files.write",
+        });
+        story.add(RUN, "approval.requested", &body);
+        story
+    }
+
+    /// A run whose approval was granted by one vote.
+    fn granted() -> Self {
+        let mut story = Self::asked(1, time(900));
+        story.vote("fred").add(RUN, "approval.granted", &json!({"approval": APPROVAL, "use_by": time(900)}));
+        story
+    }
+
+    fn vote(&mut self, person: &str) -> &mut Self {
+        self.add(RUN, "approval.voted", &json!({"approval": APPROVAL, "key": KEY, "person": person}))
     }
 
     fn finish(&mut self, complete: bool) -> &mut Self {
@@ -389,11 +413,53 @@ fn a_claim_has_one_holder() {
 
 #[test]
 fn an_approval_is_consumed_once() {
-    let approval = json!({"approval": "apr_000102030405060708090a0b0c0d0e0f"});
-    let mut story = Story::run(0);
+    let approval = json!({"approval": APPROVAL});
+    let mut story = Story::granted();
+    story.step(RUN, 1, &approval);
+    story.sound();
+    let mut story = Story::granted();
     story.step(RUN, 1, &approval);
     story.step(RUN, 2, &approval);
-    story.violates(Invariant::I9, 1, "which seq 1 had consumed");
+    story.violates(Invariant::I9, 1, "which seq 4 had consumed");
+    let mut story = Story::asked(2, time(900));
+    story.step(RUN, 1, &approval);
+    story.violates(Invariant::I9, 1, "which is not granted");
+    let mut story = Story::run(0);
+    story.step(RUN, 1, &approval);
+    story.violates(Invariant::I9, 1, "which nobody asked for");
+    let mut story = Story::granted();
+    story.start("run_b");
+    story.step("run_b", 1, &approval);
+    story.violates(Invariant::I9, 1, "of run run_a");
+    let mut story = Story::granted();
+    story.add(RUN, "approval.denied", &json!({"approval": APPROVAL, "key": KEY, "person": "carl"}));
+    story.step(RUN, 1, &approval);
+    story.violates(Invariant::I9, 1, "which is not granted");
+}
+
+#[test]
+fn a_grant_needs_its_votes_and_a_timer_its_time() {
+    let mut story = Story::asked(2, time(900));
+    story.vote("fred").add(RUN, "approval.granted", &json!({"approval": APPROVAL, "use_by": time(900)}));
+    story.violates(Invariant::Fold, 0, "granted with 1 of 2 votes");
+    let mut story = Story::asked(2, time(900));
+    story.vote("fred").vote("fred");
+    story.violates(Invariant::Fold, 0, "fred votes twice");
+    for kind in ["approval.expired", "approval.escalated"] {
+        for (deadline, early) in [(time(900), true), (time(1), false)] {
+            let mut story = Story::asked(1, deadline);
+            let mut body = json!({"approval": APPROVAL});
+            if kind == "approval.escalated" {
+                (body["deadline"], body["level"]) = (json!(time(901)), json!(1));
+            }
+            story.add(RUN, kind, &body);
+            if early {
+                story.violates(Invariant::I7, 0, "before its time");
+            } else {
+                story.sound();
+            }
+        }
+    }
 }
 
 #[test]

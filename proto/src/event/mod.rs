@@ -10,11 +10,14 @@ use crate::hash::Hash;
 use crate::ids::{Actor, Seq};
 use crate::time::Timestamp;
 use v1::{
-    ApprovalRequested, ClockStepped, DaemonStarted, DaemonStopped, EntityQuarantined, EntityReleased, ErrorText,
-    FullArguments, KeyCreated, KeyCreatedPrivate, KeyRevoked, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate,
-    MismatchValues, RollbackFinished, RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed,
-    StepFailed, StepResolved, StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched,
-    UndoSucceeded, UndoUncertain, UndoVerified, Values,
+    ApprovalCancelled, ApprovalDenied, ApprovalEscalated, ApprovalExpired, ApprovalGlassBroken, ApprovalGranted,
+    ApprovalPreApproved, ApprovalRequested, ApprovalReviewOverdue, ApprovalReviewed, ApprovalRevoked, ApprovalVoted,
+    ApprovalWithdrawn, ClockStepped, DaemonStarted, DaemonStopped, Delegated, DelegationEnded, EntityQuarantined,
+    EntityReleased, ErrorText, FullArguments, GroupDeleted, GroupSet, Halted, KeyCreated, KeyCreatedPrivate,
+    KeyRevoked, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate, MismatchValues, Resumed, RollbackFinished,
+    RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed, StepFailed, StepResolved,
+    StepSucceeded, StepUncertain, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoSucceeded,
+    UndoUncertain, UndoVerified, Values,
 };
 
 /// Largest private half that is decoded, in bytes: a hostile length must not allocate more.
@@ -203,11 +206,26 @@ events! {
         KeyCreated(KeyCreated, KeyCreatedPrivate) = "access.key_created",
         /// Only of an existing, unrevoked key.
         KeyRevoked(KeyRevoked, ()) = "access.key_revoked",
+        /// At any time; replaces a group of that name.
+        GroupSet(GroupSet, ()) = "access.group_set",
+        /// Only of an existing group.
+        GroupDeleted(GroupDeleted, ()) = "access.group_deleted",
+        /// Only with a new id.
+        Delegated(Delegated, ()) = "access.delegated",
+        /// Only of a delegation that is not over.
+        DelegationEnded(DelegationEnded, ()) = "access.delegation_ended",
     }
     /// Manifests and policy.
     Config = ConfigEvent {
         /// Whenever the set differs from the one in force.
         ManifestsLoaded(ManifestsLoaded, ManifestsLoadedPrivate) = "manifests.loaded",
+    }
+    /// The kill switch.
+    Halt = HaltEvent {
+        /// At any time; replaces the reason of the same scope.
+        Halted(Halted, ()) = "halt.set",
+        /// Only of a scope that is halted.
+        Resumed(Resumed, ()) = "halt.lifted",
     }
     /// A run as a whole.
     Run = RunEvent {
@@ -238,6 +256,30 @@ events! {
     Approval = ApprovalEvent {
         /// With the blocked step that asked, unless a request of the same fingerprint is open.
         Requested(ApprovalRequested, FullArguments) = "approval.requested",
+        /// As the first record of a grant that nobody asked for.
+        PreApproved(ApprovalPreApproved, ()) = "approval.pre_approved",
+        /// Open requests, once per person.
+        Voted(ApprovalVoted, ()) = "approval.voted",
+        /// Open requests, with the vote that made the quorum. Makes it `approved`.
+        Granted(ApprovalGranted, ()) = "approval.granted",
+        /// Open and approved requests. An end.
+        Denied(ApprovalDenied, ()) = "approval.denied",
+        /// Open and approved requests, by a voter. Makes an approved one open again if the quorum is lost.
+        Withdrawn(ApprovalWithdrawn, ()) = "approval.withdrawn",
+        /// Open requests whose deadline has passed.
+        Escalated(ApprovalEscalated, ()) = "approval.escalated",
+        /// Open or approved requests whose deadline has passed. An end.
+        Expired(ApprovalExpired, ()) = "approval.expired",
+        /// Open and approved requests. An end.
+        Revoked(ApprovalRevoked, ()) = "approval.revoked",
+        /// Open and approved requests. An end.
+        Cancelled(ApprovalCancelled, ()) = "approval.cancelled",
+        /// Open requests. Makes it `approved`, and a review is owed.
+        GlassBroken(ApprovalGlassBroken, ()) = "approval.break_glass",
+        /// Where a review is owed.
+        Reviewed(ApprovalReviewed, ()) = "approval.reviewed",
+        /// Where a review is owed and its time is over.
+        ReviewOverdue(ApprovalReviewOverdue, ()) = "approval.review_overdue",
     }
     /// Undoing a run.
     Rollback = RollbackEvent {

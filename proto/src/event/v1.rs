@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Canonical;
+use crate::halt::HaltScope;
 use crate::hash::Hash;
-use crate::ids::{ActorId, ActorKind, ApprovalId, KeyId, RollbackId, Seq, StepNo, StreamId, ToolName};
+use crate::ids::{ActorId, ActorKind, ApprovalId, DelegationId, KeyId, RollbackId, Seq, StepNo, StreamId, ToolName};
 use crate::manifest::{CompensationKind, Effect};
 use crate::time::Timestamp;
 
@@ -58,6 +59,20 @@ pub enum Role {
     Breakglass,
 }
 
+impl Role {
+    /// The word that stands on the wire, and by which a manifest can list it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Approver => "approver",
+            Self::Auditor => "auditor",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+            Self::Breakglass => "breakglass",
+        }
+    }
+}
+
 /// One reason against a call (or a note about it).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +107,20 @@ pub struct UndoPin {
     /// The tool that reads back.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<ToolName>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference.
+fn is_zero(seq: &Seq) -> bool {
+    *seq == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference.
+fn is_step(target: &Target) -> bool {
+    *target == Target::Step
+}
+
+fn step_target() -> Target {
+    Target::Step
 }
 
 /// What an outcome or a resolution says about a step.
@@ -200,6 +229,9 @@ body! {
         mode: Mode,
         /// The scope.
         permissions: Vec<String>,
+        /// The person behind the actor.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        person: Option<String>,
         /// Public by contract.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reason: Option<String>,
@@ -330,24 +362,211 @@ body! {
         approval: ApprovalId,
         /// Commitment.
         args: Hash,
+        /// seq of the `manifests.loaded` that the request was made under.
+        #[serde(skip_serializing_if = "is_zero", default)]
+        config: Seq,
+        /// Nobody has answered by then: it escalates or expires.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        deadline: Option<Timestamp>,
+        /// Whose word counts too from each further level on.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        escalate_to: Vec<String>,
         /// Binds tool, manifest, arguments, actor and run.
         fingerprint: Hash,
+        /// Checksum of the manifest that it is bound to.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        manifest: Option<Hash>,
         /// How many persons.
         quorum: u32,
+        /// The asker's words, public by contract.
+        #[serde(skip_serializing_if = "String::is_empty", default)]
+        reason: String,
+        /// The person behind the asker, whose own vote does not count.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        requester: Option<String>,
         /// Who may.
         roles: Vec<String>,
-        /// Number of the blocked step.
+        /// Number of the blocked step, or of the step to be undone.
         step: StepNo,
-        /// What would be called.
-        tool: ToolName,
+        /// A call or an undo.
+        #[serde(skip_serializing_if = "is_step", default = "step_target")]
+        target: Target,
         /// Milliseconds until it expires or escalates.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         timeout_ms: Option<u64>,
+        /// What would be called.
+        tool: ToolName,
+    }
+    /// An operator said yes to the next call of a tool, whatever its arguments.
+    ApprovalPreApproved {
+        /// The grant.
+        approval: ApprovalId,
+        /// By which key.
+        key: KeyId,
+        /// The operator's words.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        note: Option<String>,
+        /// Whose vote it is.
+        person: String,
+        /// The tool that may be called once, or be the undo of one step.
+        tool: ToolName,
+        /// Void from then on.
+        use_by: Timestamp,
+    }
+    /// A person said yes.
+    ApprovalVoted {
+        /// Which.
+        approval: ApprovalId,
+        /// By which key.
+        key: KeyId,
+        /// The voter's words.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        note: Option<String>,
+        /// In whose place, by a delegation.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        on_behalf_of: Option<String>,
+        /// Who.
+        person: String,
+    }
+    /// Enough persons did: the same call may be made once.
+    ApprovalGranted {
+        /// Which.
+        approval: ApprovalId,
+        /// Void from then on.
+        use_by: Timestamp,
+    }
+    /// A person said no.
+    ApprovalDenied {
+        /// Which.
+        approval: ApprovalId,
+        /// By which key.
+        key: KeyId,
+        /// The voter's words.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        note: Option<String>,
+        /// Who.
+        person: String,
+    }
+    /// A person took a yes back.
+    ApprovalWithdrawn {
+        /// Which.
+        approval: ApprovalId,
+        /// Who.
+        person: String,
+    }
+    /// Nobody answered: more people may.
+    ApprovalEscalated {
+        /// Which.
+        approval: ApprovalId,
+        /// The new deadline.
+        deadline: Timestamp,
+        /// How many levels it has climbed.
+        level: u32,
+    }
+    /// Nobody answered in time, or nobody used the grant in time.
+    ApprovalExpired {
+        /// Which.
+        approval: ApprovalId,
+    }
+    /// The request or grant was taken away.
+    ApprovalRevoked {
+        /// Which.
+        approval: ApprovalId,
+        /// Why.
+        note: String,
+    }
+    /// What it was asked for can't happen any more.
+    ApprovalCancelled {
+        /// Which.
+        approval: ApprovalId,
+        /// Why.
+        note: String,
+    }
+    /// In an emergency one person granted it in place of the quorum.
+    ApprovalGlassBroken {
+        /// Which.
+        approval: ApprovalId,
+        /// By which key.
+        key: KeyId,
+        /// Who.
+        person: String,
+        /// Why, at some length.
+        reason: String,
+        /// Another person owes a review by then.
+        review_by: Timestamp,
+        /// The grant is void from then on.
+        use_by: Timestamp,
+    }
+    /// Another person looked at what was done in the emergency.
+    ApprovalReviewed {
+        /// Which.
+        approval: ApprovalId,
+        /// By which key.
+        key: KeyId,
+        /// What was found.
+        note: String,
+        /// Who.
+        person: String,
+    }
+    /// Nobody did in time: until somebody does, whoever broke the glass can't do it again.
+    ApprovalReviewOverdue {
+        /// Which.
+        approval: ApprovalId,
+    }
+    /// Persons that share a group; it replaces a group of that name.
+    GroupSet {
+        /// Its name, as manifests list it under `roles`.
+        group: String,
+        /// Its persons.
+        members: Vec<String>,
+    }
+    /// A group is gone.
+    GroupDeleted {
+        /// Which.
+        group: String,
+    }
+    /// A person lets another one vote in their place for a while.
+    Delegated {
+        /// Its id.
+        delegation: DelegationId,
+        /// Until then.
+        end: Timestamp,
+        /// Who lends.
+        from: String,
+        /// Which roles or groups.
+        roles: Vec<String>,
+        /// From then on.
+        start: Timestamp,
+        /// Who may vote.
+        to: String,
+    }
+    /// A delegation is over before its time.
+    DelegationEnded {
+        /// Which.
+        delegation: DelegationId,
+    }
+    /// The kill switch: nothing in this scope may begin.
+    Halted {
+        /// Why; blocked agents are told.
+        reason: String,
+        /// What is stopped.
+        scope: HaltScope,
+    }
+    /// It may again.
+    Resumed {
+        /// Why.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        reason: Option<String>,
+        /// What may go on.
+        scope: HaltScope,
     }
     /// An operator wants the run undone.
     RollbackStarted {
         /// Who runs the inverses.
         executor: Executor,
+        /// The person behind whoever started it.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        person: Option<String>,
         /// For retries.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         request: Option<RequestKey>,
@@ -370,6 +589,9 @@ body! {
     }
     /// Intent: this inverse is about to be called.
     UndoAttempted {
+        /// The grant that it consumed.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        approval: Option<ApprovalId>,
         /// Commitment to the undo's arguments.
         args: Hash,
         /// From 1, over all rollbacks of the step.

@@ -2,17 +2,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::approve::{Approving, cancelled, revoked, rules_of};
 use super::{Run, RunAnswer, RunFacts, RunReject, RunStatus, STEPS_MAX, Step, StepStatus};
+use crate::access::Access;
 use crate::aggregate::Decision;
 use crate::canonical::Canonical;
 use crate::commit;
-use crate::event::v1::{
-    ApprovalRequested, Finding, FullArguments, Mode, RequestKey, StepBegun, StepBlocked, UndoPin, Values,
-};
-use crate::event::{ApprovalEvent, Event, StepEvent};
+use crate::event::v1::{Finding, Mode, RequestKey, StepBegun, StepBlocked, UndoPin, Values};
+use crate::event::{Event, StepEvent};
+use crate::halt::Halt;
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo, StreamId, ToolName};
-use crate::manifest::{Approval, ApprovalRules, IdempotencyScope, Manifest, ManifestSet, Reference, Root, Status};
+use crate::manifest::{IdempotencyScope, Manifest, ManifestSet, Reference, Root, Status};
 use crate::time::Timestamp;
 
 /// A call that an agent wants to make.
@@ -30,6 +31,10 @@ pub struct BeginCall {
     pub request: Option<RequestKey>,
     /// HMAC of the execution that asks.
     pub attempt: Option<Hash>,
+    /// The person behind the actor.
+    pub person: Option<String>,
+    /// The grant that it means to use.
+    pub approval: Option<ApprovalId>,
 }
 
 /// What a begin must know of the world.
@@ -39,10 +44,14 @@ pub struct BeginFacts {
     pub manifests: Arc<ManifestSet>,
     /// Version of the `config` stream: the seq of the `manifests.loaded` in force.
     pub config: Option<Seq>,
+    /// Who may approve.
+    pub access: Arc<Access>,
     /// Version of the `access` stream.
-    pub access: Option<Seq>,
+    pub access_version: Option<Seq>,
+    /// What may not begin.
+    pub halt: Arc<Halt>,
     /// Version of the `halt` stream.
-    pub halt: Option<Seq>,
+    pub halt_version: Option<Seq>,
     /// The claim that the call would take, or why its key can't be rendered.
     pub claim: Option<Result<ClaimFact, String>>,
     /// An id for the approval request that may have to be opened.
@@ -110,7 +119,7 @@ pub fn claim_of(
     Some(Ok(commit::keyed(ledger_key, "reversi.dev/claim/v1", &parts)))
 }
 
-fn finding(code: &str, text: String) -> Finding {
+pub(super) fn finding(code: &str, text: String) -> Finding {
     Finding { code: code.to_owned(), text }
 }
 
@@ -123,6 +132,8 @@ struct Findings {
     absolute: Vec<Finding>,
     /// The one violation that a person can lift.
     approval: Option<Finding>,
+    /// Where it stands with that.
+    approving: Option<Approving>,
     /// Never block.
     notes: Vec<String>,
 }
@@ -145,19 +156,18 @@ impl Run {
         }
         let Some(begin) = &facts.begin else { return Err(RunReject::Invalid("begin needs its facts")) };
         let manifest = begin.manifests.get(&call.tool);
-        let findings = self.check(call, manifest.map(Arc::as_ref), begin);
+        let findings = self.check(now, call, manifest.map(Arc::as_ref), (facts, begin));
         let blocked = !findings.absolute.is_empty()
             || self.mode == Mode::Enforce && !(findings.violations.is_empty() && findings.approval.is_none());
         let mut decision = if blocked {
-            self.block(call, manifest.map(Arc::as_ref), findings, facts, begin)
+            self.block(now, call, manifest.map(Arc::as_ref), findings, (facts, begin))
         } else {
-            self.allow(call, manifest.map(Arc::as_ref), findings, facts, begin)
+            self.allow(call, manifest.map(Arc::as_ref), findings, (facts, begin))
         };
-        let _ = now;
         decision.expect.extend([
-            (StreamId::Halt, begin.halt),
+            (StreamId::Halt, begin.halt_version),
             (StreamId::Config, begin.config),
-            (StreamId::Access, begin.access),
+            (StreamId::Access, begin.access_version),
         ]);
         if let Some(Ok(claim)) = &begin.claim {
             decision.expect.push((StreamId::Claim(claim.claim.0), claim.version));
@@ -202,10 +212,20 @@ impl Run {
         }
     }
 
-    /// Manifest, lifecycle, scope, requires, duplicate, approval: in this order, all of them.
-    fn check(&self, call: &BeginCall, manifest: Option<&Manifest>, begin: &BeginFacts) -> Findings {
+    /// Halt, manifest, lifecycle, scope, requires, duplicate, approval: in this order, all of them.
+    fn check(
+        &self,
+        now: Timestamp,
+        call: &BeginCall,
+        manifest: Option<&Manifest>,
+        (facts, begin): (&RunFacts, &BeginFacts),
+    ) -> Findings {
         let mut found = Findings::default();
         let tool = &call.tool;
+        if let Some(halt) = begin.halt.of(&self.id, &call.actor.id, tool) {
+            let text = format!("calls are halted (scope {}): {}", halt.scope, halt.reason);
+            found.absolute.push(finding("halt.active", text));
+        }
         let Some(manifest) = manifest else {
             found
                 .violations
@@ -240,94 +260,69 @@ impl Run {
             }
             Some(Err(why)) => found.violations.push(finding("duplicate.key_unusable", why.clone())),
         }
-        if manifest.approval != Approval::Never {
-            let text = format!("{tool} needs a person's approval for exactly these arguments");
-            found.approval = Some(finding("approval.required", text));
-        }
+        let approving = self.approving(now, call, manifest, (facts, begin));
+        found.approval = match &approving {
+            Approving::NotNeeded | Approving::Granted(_) => None,
+            Approving::Pending(_) | Approving::Ask { .. } => {
+                let text = format!("{tool} needs a person's approval for exactly these arguments");
+                Some(finding("approval.required", text))
+            }
+            Approving::Refused(why) => Some(why.clone()),
+        };
+        found.approving = Some(approving);
         found
     }
 
     fn block(
         &self,
+        now: Timestamp,
         call: &BeginCall,
         manifest: Option<&Manifest>,
         found: Findings,
-        facts: &RunFacts,
-        begin: &BeginFacts,
+        (facts, begin): (&RunFacts, &BeginFacts),
     ) -> Decision<RunAnswer> {
         let step = self.next_step();
+        // A person can't lift anything else, so nobody is asked while something else stands against the call.
         let only_approval = found.violations.is_empty() && found.absolute.is_empty();
-        let mut events = Vec::new();
-        let mut approval = None;
-        if let (true, Some(manifest)) = (only_approval && found.approval.is_some(), manifest) {
-            let fingerprint = self.fingerprint(call, manifest, facts);
-            let known = self.approvals.get(&fingerprint).cloned();
-            let id = known.clone().unwrap_or_else(|| begin.approval.clone());
-            if known.is_none() {
-                events.push(self.request_approval(call, manifest, (step, fingerprint, id.clone()), facts));
+        let approving = found.approving.filter(|_| only_approval);
+        let mut records: Vec<(Event, Vec<StreamId>)> = Vec::new();
+        let approval = match (approving, manifest) {
+            (Some(Approving::Pending(id)), _) => Some(id),
+            (Some(Approving::Ask { stale }), Some(manifest)) => {
+                if let Some(id) = stale {
+                    let why = "the votes for it do not satisfy its rules any more, or its time to be used is over";
+                    records.push((revoked(&id, why), self.with_approval(&id)));
+                }
+                let run_seq = self.chain.next_run_seq() + records.len() as u64;
+                let rules = rules_of(manifest).unwrap_or_default();
+                let event = self.request_approval(now, call, (manifest, rules), (step, run_seq), (facts, begin));
+                records.push((event, self.with_approval(&begin.approval)));
+                Some(begin.approval.clone())
             }
-            approval = Some(id);
-        }
+            (Some(Approving::Ask { .. } | Approving::NotNeeded | Approving::Granted(_) | Approving::Refused(_)), _)
+            | (None, _) => None,
+        };
         let findings: Vec<Finding> = found.absolute.into_iter().chain(found.violations).chain(found.approval).collect();
-        let run_seq = self.chain.next_run_seq() + events.len() as u64;
+        let run_seq = self.chain.next_run_seq() + records.len() as u64;
         let body = StepBlocked {
             approval: approval.clone(),
-            args: self.commit_args(call, run_seq, facts),
+            args: self.commit_args(&call.args, run_seq, facts),
             findings: findings.clone(),
             reason: call.reason.clone(),
             step,
             tool: call.tool.clone(),
         };
-        let requested = events.len();
-        events.push(StepEvent::Blocked(body, ()).into());
+        records.push((StepEvent::Blocked(body, ()).into(), vec![self.stream()]));
         let answer = BeginAnswer {
             decision: DecisionWord::Block,
             step,
             findings,
-            approval: approval.clone(),
+            approval,
             notes: found.notes,
             result_paths: Vec::new(),
             replayed: false,
         };
-        let mut decision = self.append(events, RunAnswer::Begin(answer));
-        if let (1, Some(id), Some((_, streams))) = (requested, approval, decision.records.first_mut()) {
-            streams.push(StreamId::Approval(id));
-        }
-        decision
-    }
-
-    fn fingerprint(&self, call: &BeginCall, manifest: &Manifest, facts: &RunFacts) -> Hash {
-        let checksum = manifest.checksum().to_string();
-        let parts = [call.tool.as_str(), &checksum, call.args.as_str(), call.actor.id.as_str(), self.id.as_str()];
-        commit::keyed(&facts.payload_key, "reversi.dev/approval/v1", &parts)
-    }
-
-    fn request_approval(
-        &self,
-        call: &BeginCall,
-        manifest: &Manifest,
-        (step, fingerprint, approval): (StepNo, Hash, ApprovalId),
-        facts: &RunFacts,
-    ) -> Event {
-        let rules = match &manifest.approval {
-            Approval::Always(rules) => rules.clone(),
-            Approval::Never => ApprovalRules::default(),
-        };
-        let body = ApprovalRequested {
-            approval,
-            args: self.commit_args(call, self.chain.next_run_seq(), facts),
-            fingerprint,
-            quorum: rules.quorum,
-            roles: rules.roles,
-            step,
-            timeout_ms: rules.timeout_ms,
-            tool: call.tool.clone(),
-        };
-        ApprovalEvent::Requested(body, FullArguments { args: Some(call.args.clone()) }).into()
-    }
-
-    fn commit_args(&self, call: &BeginCall, run_seq: u64, facts: &RunFacts) -> Hash {
-        commit::commit(&commit::opening_key(&facts.payload_key, &self.id, run_seq, "args"), &call.args)
+        Decision { records, ..self.append(Vec::new(), RunAnswer::Begin(answer)) }
     }
 
     fn allow(
@@ -335,9 +330,13 @@ impl Run {
         call: &BeginCall,
         manifest: Option<&Manifest>,
         found: Findings,
-        facts: &RunFacts,
-        begin: &BeginFacts,
+        (facts, begin): (&RunFacts, &BeginFacts),
     ) -> Decision<RunAnswer> {
+        let granted = match found.approving {
+            Some(Approving::Granted(id)) => Some(id),
+            Some(Approving::NotNeeded | Approving::Pending(_) | Approving::Ask { .. } | Approving::Refused(_))
+            | None => None,
+        };
         let violations: Vec<Finding> = found.violations.into_iter().chain(found.approval).collect();
         // A duplicate that observe or advise lets through takes no claim: the first call keeps it.
         let claim = match &begin.claim {
@@ -345,9 +344,15 @@ impl Run {
             Some(Ok(ClaimFact { holder: Some(_), .. }) | Err(_)) | None => None,
         };
         let step = self.next_step();
+        let mut records: Vec<(Event, Vec<StreamId>)> = Vec::new();
+        if let (Some(used), Some(manifest)) = (&granted, manifest)
+            && let Some(id) = self.left_over(self.fingerprint(call, manifest, facts), used)
+        {
+            records.push((cancelled(&id, "another grant was used for the same call"), self.with_approval(&id)));
+        }
         let body = StepBegun {
-            approval: None,
-            args: self.commit_args(call, self.chain.next_run_seq(), facts),
+            approval: granted.clone(),
+            args: self.commit_args(&call.args, self.chain.next_run_seq() + records.len() as u64, facts),
             attempt: call.attempt,
             claim,
             config: begin.config.unwrap_or(0),
@@ -368,17 +373,16 @@ impl Run {
             decision: DecisionWord::Allow,
             step,
             findings: Vec::new(),
-            approval: None,
+            approval: granted.clone(),
             notes,
             result_paths: manifest.map(result_paths).unwrap_or_default(),
             replayed: false,
         };
         let values = Values { values: manifest.map(|manifest| captured(manifest, &call.args)).unwrap_or_default() };
-        let mut decision = self.append(vec![StepEvent::Begun(body, values).into()], RunAnswer::Begin(answer));
-        if let (Some(claim), Some((_, streams))) = (claim, decision.records.first_mut()) {
-            streams.push(StreamId::Claim(claim.0));
-        }
-        decision
+        let others = granted.map(StreamId::Approval).into_iter().chain(claim.map(|claim| StreamId::Claim(claim.0)));
+        let streams = std::iter::once(self.stream()).chain(others).collect();
+        records.push((StepEvent::Begun(body, values).into(), streams));
+        Decision { records, ..self.append(Vec::new(), RunAnswer::Begin(answer)) }
     }
 }
 

@@ -13,10 +13,10 @@ impl Run {
     pub(super) fn evolve_run(&mut self, meta: &Meta, event: &RunEvent) {
         match event {
             RunEvent::Started(body, ()) => {
-                let RunStarted { mode, permissions, reason, request } = body.clone();
+                let RunStarted { mode, permissions, person, reason, request } = body.clone();
                 self.status = RunStatus::Active;
                 (self.mode, self.permissions, self.reason, self.started_by) = (mode, permissions, reason, request);
-                self.owner = meta.actor.id.clone();
+                (self.owner, self.owner_person) = (meta.actor.id.clone(), person);
                 self.started_at = meta.ts;
             }
             RunEvent::Sealed(_, ()) => {
@@ -31,7 +31,10 @@ impl Run {
     pub(super) fn evolve_step(&mut self, meta: &Meta, event: &StepEvent) {
         let run_seq = self.chain.next_run_seq();
         match event {
-            StepEvent::Begun(body, private) => self.push_begun(meta, body, &private.values),
+            StepEvent::Begun(body, private) => {
+                self.push_begun(meta, body, &private.values);
+                self.consume(meta, body.approval.as_ref(), &Event::Step(event.clone()));
+            }
             StepEvent::Blocked(body, ()) => self.push_blocked(meta, body),
             StepEvent::Succeeded(body, private) => {
                 if let Some(step) = self.step_mut(body.step) {
@@ -80,7 +83,7 @@ impl Run {
 
     /// Something was settled or unsettled: what it deferred may go on, and what was finished may not be, so a rollback
     /// that had nothing left to do looks again.
-    fn reopen(&mut self) {
+    pub(super) fn reopen(&mut self) {
         match self.status {
             RunStatus::PartlyRolledBack | RunStatus::RolledBack => self.status = RunStatus::RollingBack,
             RunStatus::Absent | RunStatus::Active | RunStatus::Sealed | RunStatus::RollingBack => {}
@@ -187,11 +190,13 @@ impl Run {
     pub(super) fn evolve_rollback(&mut self, meta: &Meta, event: &RollbackEvent) {
         match event {
             RollbackEvent::Started(body, ()) => {
-                let RollbackStarted { executor, request, rollback, steps, upstreams } = body.clone();
+                let RollbackStarted { executor, person, request, rollback, steps, upstreams } = body.clone();
                 let by = meta.actor.id.clone();
                 self.rollback_requests.extend(request.map(|request| (request.key, request)));
                 self.rollback =
-                    Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by });
+                    Some(RollbackState { id: rollback, executor, selection: steps, upstreams, request, by, person });
+                // Each rollback asks anew for what was not granted to the one before.
+                self.undo_approvals.clear();
                 self.status = RunStatus::RollingBack;
             }
             RollbackEvent::Finished(body, ()) => {
@@ -213,6 +218,9 @@ impl Run {
             UndoEvent::Deferred(body, ()) => body.step,
         };
         let run = self.id.clone();
+        if let UndoEvent::Attempted(body, ()) = event {
+            self.consume(meta, body.approval.as_ref(), &Event::Undo(event.clone()));
+        }
         if let Some(step) = self.step_mut(no) {
             let undo = step.undo.get_or_insert_with(|| Box::new(Undo::new(run, no)));
             undo.evolve(meta, &Event::Undo(event.clone()));

@@ -1,4 +1,5 @@
 //! A run: its scope, its steps, and whether it is being undone. Must not know how an inverse is called.
+mod approve;
 mod begin;
 mod fold;
 mod outcome;
@@ -9,9 +10,10 @@ mod spec;
 use std::collections::BTreeMap;
 
 use crate::aggregate::{Aggregate, Decision};
+use crate::approval::Approval;
 use crate::canonical::Canonical;
 use crate::event::v1::{Executor, Finding, Mode, Outcome, RequestKey, RunStarted, UndoPin};
-use crate::event::{ApprovalEvent, Event, Meta, RunEvent};
+use crate::event::{Event, Meta, RunEvent};
 use crate::hash::Hash;
 use crate::ids::{Actor, ActorId, ApprovalId, RollbackId, RunId, Seq, StepNo, StreamId, ToolName};
 use crate::ledger::Frontier;
@@ -20,6 +22,7 @@ use crate::time::Timestamp;
 use crate::undo::{Phase, Undo};
 use crate::wake::Wake;
 
+pub use approve::{NoGrant, PreApprove, PreApproveFacts, UndoAsk, rules_of, undo_rules};
 pub use begin::{BeginAnswer, BeginCall, BeginFacts, ClaimFact, DecisionWord, claim_of};
 pub use outcome::{CompleteAnswer, CompleteCall, ResolveCall, ResultPayload};
 pub use report::{Plan, PlanAction, PlanStep, Report, ReportEntry, StepView, Verdict};
@@ -41,12 +44,17 @@ pub struct Run {
     mode: Mode,
     permissions: Vec<String>,
     owner: ActorId,
+    owner_person: Option<String>,
     reason: Option<String>,
     started_at: Timestamp,
     started_by: Option<RequestKey>,
     steps: Vec<Step>,
     by_request: BTreeMap<Hash, StepNo>,
-    approvals: BTreeMap<Hash, ApprovalId>,
+    approvals: BTreeMap<ApprovalId, Approval>,
+    /// The request that was made last for a call, by its fingerprint.
+    asked: BTreeMap<Hash, ApprovalId>,
+    /// The request that was made last for the undo of a step.
+    undo_approvals: BTreeMap<StepNo, ApprovalId>,
     rollback: Option<RollbackState>,
     /// Requests that started a rollback, by key: a late retry of an old one must not start another.
     rollback_requests: BTreeMap<Hash, RequestKey>,
@@ -117,6 +125,8 @@ pub struct RollbackState {
     pub request: Option<RequestKey>,
     /// Who started it.
     pub by: ActorId,
+    /// The person behind them.
+    pub person: Option<String>,
 }
 
 /// One call.
@@ -238,6 +248,8 @@ pub enum RunCommand {
     Start {
         /// Who owns it.
         owner: Actor,
+        /// The person behind them.
+        person: Option<String>,
         /// Scope.
         permissions: Vec<String>,
         /// How violations are treated.
@@ -259,6 +271,10 @@ pub enum RunCommand {
     StartRollback(StartRollback),
     /// Nothing is left that can be done without a person.
     FinishRollback,
+    /// The undo of this step needs a person's yes, and its turn has come.
+    RequestUndoApproval(StepNo),
+    /// An operator says yes in advance.
+    PreApprove(PreApprove),
 }
 
 /// What a run must know of the world; each command reads its part.
@@ -272,6 +288,10 @@ pub struct RunFacts {
     pub manifest: Option<std::sync::Arc<crate::manifest::Manifest>>,
     /// The claim that the step of a Complete took when it began, as it stands: a dispute takes it back if it is free.
     pub claim: Option<ClaimFact>,
+    /// For [`RunCommand::RequestUndoApproval`].
+    pub undo: Option<UndoAsk>,
+    /// For [`RunCommand::PreApprove`].
+    pub pre_approve: Option<PreApproveFacts>,
 }
 
 /// What the asker gets.
@@ -288,6 +308,8 @@ pub enum RunAnswer {
     Complete(CompleteAnswer),
     /// Done.
     Done,
+    /// What stood in the way was ended: ask once more.
+    Again,
 }
 
 /// Why a command is refused. Policy blocks are answers, not refusals.
@@ -343,6 +365,28 @@ pub enum RunReject {
         run: RunId,
     },
     /// 422.
+    #[error("there is no manifest for {tool}, so nobody can approve it; declare the tool first")]
+    NoManifest {
+        /// Which.
+        tool: ToolName,
+    },
+    /// 403.
+    #[error("{person} is behind this run and can't approve its calls; another person must")]
+    OwnApproval {
+        /// Who.
+        person: String,
+    },
+    /// 409.
+    #[error("one operator's yes is not enough for {tool}: it needs {quorum} of {roles:?}; let the agent ask instead")]
+    NeedsQuorum {
+        /// Which tool.
+        tool: ToolName,
+        /// How many persons.
+        quorum: u32,
+        /// Who may.
+        roles: Vec<String>,
+    },
+    /// 422.
     #[error("{0}")]
     Invalid(&'static str),
     /// 429-like limit.
@@ -358,6 +402,8 @@ pub enum RunReject {
 pub enum RunEffect {
     /// The step's turn has come: wake its undo.
     DriveUndo(StepNo),
+    /// The step's turn has come, and its undo needs a person's yes: ask for it.
+    RequestApproval(StepNo),
     /// Close the rollback.
     FinishRollback,
     /// Seal again a chain that a rollback reopened.
@@ -375,12 +421,15 @@ impl Run {
             mode: Mode::Enforce,
             permissions: Vec::new(),
             owner: Actor::system().id,
+            owner_person: None,
             reason: None,
             started_at: Timestamp::default(),
             started_by: None,
             steps: Vec::new(),
             by_request: BTreeMap::new(),
             approvals: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            undo_approvals: BTreeMap::new(),
             rollback: None,
             rollback_requests: BTreeMap::new(),
             chain: Chain::default(),
@@ -453,11 +502,12 @@ impl Run {
     /// Events that advance only the run.
     fn append<A>(&self, events: Vec<Event>, answer: A) -> Decision<A> {
         let records = events.into_iter().map(|event| (event, vec![self.stream()])).collect();
-        Decision { records, expect: vec![(self.stream(), self.chain.version)], answer }
+        let expect = vec![(self.stream(), self.chain.version)];
+        Decision { records, expect, wakes: BTreeMap::new(), answer }
     }
 
     fn decide_start(&self, command: &RunCommand) -> Result<Decision<RunAnswer>, RunReject> {
-        let RunCommand::Start { permissions, mode, reason, request, .. } = command else {
+        let RunCommand::Start { owner: _, person, permissions, mode, reason, request } = command else {
             return Err(RunReject::Invalid("not a start"));
         };
         if self.status != RunStatus::Absent {
@@ -469,8 +519,13 @@ impl Run {
                 _ => Err(RunReject::Exists(self.id.clone())),
             };
         }
-        let body =
-            RunStarted { mode: *mode, permissions: permissions.clone(), reason: reason.clone(), request: *request };
+        let body = RunStarted {
+            mode: *mode,
+            permissions: permissions.clone(),
+            person: person.clone(),
+            reason: reason.clone(),
+            request: *request,
+        };
         Ok(self.append(vec![RunEvent::Started(body, ()).into()], RunAnswer::Started { replayed: false }))
     }
 }
@@ -487,7 +542,7 @@ impl Aggregate for Run {
             return self.decide_start(command);
         }
         self.must_exist()?;
-        match command {
+        let mut decision = match command {
             RunCommand::Start { .. } => self.decide_start(command),
             RunCommand::Begin(call) => self.decide_begin(now, call, facts),
             RunCommand::Complete(call) => self.decide_complete(call, facts),
@@ -495,7 +550,11 @@ impl Aggregate for Run {
             RunCommand::Seal => self.decide_seal(),
             RunCommand::StartRollback(start) => self.decide_rollback(start),
             RunCommand::FinishRollback => Ok(self.decide_finish()),
-        }
+            RunCommand::RequestUndoApproval(step) => self.decide_request_undo(now, *step, facts),
+            RunCommand::PreApprove(pre) => self.decide_pre_approve(now, pre, facts),
+        }?;
+        decision.wakes.extend(self.approval_wakes(now, &decision.records));
+        Ok(decision)
     }
 
     fn evolve(&mut self, meta: &Meta, event: &Event) {
@@ -506,10 +565,8 @@ impl Aggregate for Run {
             Event::Step(event) => self.evolve_step(meta, event),
             Event::Rollback(event) => self.evolve_rollback(meta, event),
             Event::Undo(event) => self.evolve_undo(meta, event),
-            Event::Approval(ApprovalEvent::Requested(body, _)) => {
-                self.approvals.insert(body.fingerprint, body.approval.clone());
-            }
-            Event::System(_) | Event::Access(_) | Event::Config(_) => {}
+            Event::Approval(event) => self.evolve_approval(meta, event),
+            Event::System(_) | Event::Access(_) | Event::Config(_) | Event::Halt(_) => {}
         }
         self.chain.frontier.append(meta.leaf);
         self.chain.version = Some(meta.seq);

@@ -350,6 +350,11 @@ impl Run {
         if let Some(step) = self.steps.iter().find(|step| step.is_open()) {
             return Err(RunReject::StepOpen { step: step.no });
         }
+        // Their leaves are part of what the seal covers, so they must stand before it.
+        let ended = self.cancel(|ask| ask.fingerprint.is_some() && ask.target == Target::Step, "the run is sealed");
+        if !ended.is_empty() {
+            return Ok(Decision { records: ended, ..self.append(Vec::new(), RunAnswer::Again) });
+        }
         let body = RunSealed { records: self.chain.frontier.size(), run_root: self.chain.frontier.root() };
         Ok(self.append(vec![RunEvent::Sealed(body, ()).into()], RunAnswer::Done))
     }

@@ -217,9 +217,14 @@ impl Run {
             match turn {
                 Turn::Done => report.compensated.push(entry("undone")),
                 Turn::Ready | Turn::Moving => report.in_progress.push(entry("its turn has come")),
-                Turn::AwaitingApproval => report.awaiting_approval.push(entry("a person must approve this undo")),
+                Turn::ToAsk | Turn::AwaitingApproval => {
+                    report.awaiting_approval.push(entry("a person must approve this undo"))
+                }
                 Turn::Deferred => report.deferred.push(entry("a later step must be undone or settled first")),
                 Turn::Stuck => match step.undo.as_deref().map(Undo::phase) {
+                    None | Some(Phase::Idle) if step.disposition() == Disposition::Compensate => {
+                        report.failed.push(entry(self.why_not_approved(step)));
+                    }
                     Some(Phase::Uncertain) => {
                         report
                             .undo_uncertain

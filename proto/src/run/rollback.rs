@@ -1,6 +1,7 @@
 //! The order of a rollback: by step number, newest first, along edges. Must not know how an inverse is called.
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::approve::UndoApproval;
 use super::{Run, RunAnswer, RunEffect, RunReject, RunStatus, Step, StepStatus};
 use crate::aggregate::Decision;
 use crate::event::RollbackEvent;
@@ -24,6 +25,8 @@ pub struct StartRollback {
     pub upstreams: BTreeMap<ToolName, String>,
     /// For retries.
     pub request: Option<RequestKey>,
+    /// The person behind whoever starts it.
+    pub person: Option<String>,
 }
 
 /// What a rollback has to do for a step, by the step alone.
@@ -54,7 +57,9 @@ pub(super) enum Turn {
     Ready,
     /// A call, a read-back or a timer is on its way.
     Moving,
-    /// Ready but for a person's approval.
+    /// Ready but for a person's approval, who is to be asked.
+    ToAsk,
+    /// Ready but for a person's approval, who was asked.
     AwaitingApproval,
     /// Something above it along the edges isn't done.
     Deferred,
@@ -135,12 +140,17 @@ impl Run {
         }
         let body = RollbackStarted {
             executor: start.executor,
+            person: start.person.clone(),
             request: start.request,
             rollback: start.id.clone(),
             steps,
             upstreams: self.upstreams_in_use(&start.upstreams),
         };
-        Ok(self.append(vec![RollbackEvent::Started(body, ()).into()], RunAnswer::Done))
+        // No call begins any more, and whoever starts this rollback may be another person than started the last one.
+        let mut decision = self.append(vec![RollbackEvent::Started(body, ()).into()], RunAnswer::Done);
+        let mut records = self.cancel(|ask| ask.fingerprint.is_some(), "the run is rolled back");
+        records.append(&mut decision.records);
+        Ok(Decision { records, ..decision })
     }
 
     fn upstreams_in_use(&self, all: &BTreeMap<ToolName, String>) -> BTreeMap<ToolName, String> {
@@ -165,7 +175,9 @@ impl Run {
             let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::InFlight | StepStatus::Uncertain);
             let open = match turn {
                 Turn::Nothing | Turn::NotSelected | Turn::Done => false,
-                Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
+                Turn::Ready | Turn::Moving | Turn::ToAsk | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => {
+                    true
+                }
             };
             if open {
                 held_upstreams.insert(upstream);
@@ -190,8 +202,12 @@ impl Run {
             Disposition::Skip(_) | Disposition::NotUndoable | Disposition::Unrecoverable => Turn::Nothing,
             Disposition::Unresolved => Turn::Stuck,
             Disposition::Compensate if held => Turn::Deferred,
-            Disposition::Compensate if step.undo_pin.as_ref().is_some_and(|pin| pin.approval) => Turn::AwaitingApproval,
-            Disposition::Compensate => Turn::Ready,
+            Disposition::Compensate => match self.undo_approval(step) {
+                None | Some(UndoApproval::Granted) => Turn::Ready,
+                Some(UndoApproval::ToAsk) => Turn::ToAsk,
+                Some(UndoApproval::Pending) => Turn::AwaitingApproval,
+                Some(UndoApproval::Ended(_)) => Turn::Stuck,
+            },
         }
     }
 
@@ -204,7 +220,7 @@ impl Run {
         match turn {
             Turn::Ready | Turn::Moving => Ok(rollback.id.clone()),
             Turn::Deferred => Err(NotReady::Deferred),
-            Turn::AwaitingApproval => Err(NotReady::AwaitingApproval),
+            Turn::ToAsk | Turn::AwaitingApproval => Err(NotReady::AwaitingApproval),
             Turn::Nothing | Turn::NotSelected | Turn::Done | Turn::Stuck => Err(NotReady::NotPlanned),
         }
     }
@@ -213,11 +229,18 @@ impl Run {
         match self.status {
             RunStatus::RollingBack => {
                 let turns = self.turns();
-                let ready: Vec<_> = turns
-                    .iter()
-                    .filter(|(_, turn)| *turn == Turn::Ready)
-                    .map(|(step, _)| RunEffect::DriveUndo(step.no))
-                    .collect();
+                let wanted = |(step, turn): &(&Step, Turn)| match turn {
+                    Turn::Ready => Some(RunEffect::DriveUndo(step.no)),
+                    Turn::ToAsk => Some(RunEffect::RequestApproval(step.no)),
+                    Turn::Nothing
+                    | Turn::NotSelected
+                    | Turn::Done
+                    | Turn::Moving
+                    | Turn::AwaitingApproval
+                    | Turn::Deferred
+                    | Turn::Stuck => None,
+                };
+                let ready: Vec<_> = turns.iter().filter_map(wanted).collect();
                 // What waits for a person ends the rollback for now; the person's word goes on with it.
                 // A held undo whose timer runs is put back when it fires: no record of it may come after the end.
                 let moves = |step: &Step| step.undo.as_deref().is_some_and(Undo::is_moving);
@@ -254,7 +277,7 @@ impl Run {
                 step.disputed || matches!(step.disposition(), Disposition::NotUndoable | Disposition::Unrecoverable)
             }
             Turn::NotSelected | Turn::Done => step.disputed,
-            Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
+            Turn::Ready | Turn::Moving | Turn::ToAsk | Turn::AwaitingApproval | Turn::Deferred | Turn::Stuck => true,
         });
         let unverified = turns.iter().any(|(step, turn)| {
             let phase = step.undo.as_deref().map(Undo::phase);
@@ -264,7 +287,7 @@ impl Run {
                 Turn::Nothing => declared && step.disposition() == Disposition::Unrecoverable,
                 Turn::Done => declared && phase != Some(&Phase::Compensated(Verified::Matched)),
                 Turn::Stuck => declared || phase.is_some(),
-                Turn::Ready | Turn::Moving | Turn::AwaitingApproval | Turn::Deferred => declared,
+                Turn::Ready | Turn::Moving | Turn::ToAsk | Turn::AwaitingApproval | Turn::Deferred => declared,
             }
         });
         (!left, !unverified)

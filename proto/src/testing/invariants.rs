@@ -19,6 +19,7 @@ impl World {
     pub(super) fn check(&self, before: &Self, events: &[Event]) {
         invariant_wakes_are_never_laxer(before, self, events);
         invariant_undos_of_the_run_are_the_undos(self);
+        invariant_approvals_of_the_run_are_the_approvals(self);
         invariant_claims_are_held_once(self);
         invariant_effects_can_be_carried_out(self);
         for event in events {
@@ -35,6 +36,7 @@ impl World {
                 Event::System(_)
                 | Event::Access(_)
                 | Event::Config(_)
+                | Event::Halt(_)
                 | Event::Run(_)
                 | Event::Step(_)
                 | Event::Approval(_)
@@ -86,6 +88,15 @@ fn invariant_wakes_are_never_laxer(before: &World, after: &World, events: &[Even
     }
 }
 
+/// What a run knows of its approvals is what they know of themselves, but for the arguments.
+fn invariant_approvals_of_the_run_are_the_approvals(world: &World) {
+    for (id, approval) in &world.approvals {
+        let mut known = approval.clone();
+        known.forget_arguments();
+        assert_eq!(world.run.approval(id), Some(&known), "approval {id}");
+    }
+}
+
 fn concerns(event: &Event, step: StepNo) -> bool {
     match event {
         Event::Undo(event) => step_of(event) == step,
@@ -93,6 +104,7 @@ fn concerns(event: &Event, step: StepNo) -> bool {
         Event::System(_)
         | Event::Access(_)
         | Event::Config(_)
+        | Event::Halt(_)
         | Event::Run(_)
         | Event::Step(_)
         | Event::Approval(_)
@@ -187,6 +199,7 @@ fn invariant_unknown_is_never_repeated_blindly(before: &World, step: StepNo) {
             Event::System(_)
             | Event::Access(_)
             | Event::Config(_)
+            | Event::Halt(_)
             | Event::Run(_)
             | Event::Step(_)
             | Event::Approval(_)

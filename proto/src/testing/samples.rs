@@ -4,22 +4,27 @@ use std::collections::BTreeMap;
 use super::{approval_id, at, hash, id, json, request, rollback_id, tool};
 use crate::canonical::Canonical;
 use crate::event::v1::{
-    AfterMismatch, AfterUnknown, ApprovalRequested, ClockStepped, DaemonStarted, DaemonStopped, EntityQuarantined,
-    EntityReleased, ErrorText, Executor, Finding, FullArguments, KeyCreated, KeyCreatedPrivate, KeyRevoked,
-    LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate, MismatchValues, Mode, Outcome, Role, RollbackFinished,
-    RollbackStarted, RunSealed, RunStarted, StepBegun, StepBlocked, StepDisputed, StepFailed, StepResolved,
-    StepSucceeded, StepUncertain, Target, UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoPin,
-    UndoSucceeded, UndoUncertain, UndoVerified, Values,
+    AfterMismatch, AfterUnknown, ApprovalCancelled, ApprovalDenied, ApprovalEscalated, ApprovalExpired,
+    ApprovalGlassBroken, ApprovalGranted, ApprovalPreApproved, ApprovalRequested, ApprovalReviewOverdue,
+    ApprovalReviewed, ApprovalRevoked, ApprovalVoted, ApprovalWithdrawn, ClockStepped, DaemonStarted, DaemonStopped,
+    Delegated, DelegationEnded, EntityQuarantined, EntityReleased, ErrorText, Executor, Finding, FullArguments,
+    GroupDeleted, GroupSet, Halted, KeyCreated, KeyCreatedPrivate, KeyRevoked, LedgerOpened, ManifestsLoaded,
+    ManifestsLoadedPrivate, MismatchValues, Mode, Outcome, Resumed, Role, RollbackFinished, RollbackStarted, RunSealed,
+    RunStarted, StepBegun, StepBlocked, StepDisputed, StepFailed, StepResolved, StepSucceeded, StepUncertain, Target,
+    UndoAttempted, UndoDeferred, UndoFailed, UndoMismatched, UndoPin, UndoSucceeded, UndoUncertain, UndoVerified,
+    Values,
 };
 use crate::event::{
-    AccessEvent, ApprovalEvent, ConfigEvent, Event, RollbackEvent, RunEvent, StepEvent, SystemEvent, UndoEvent,
+    AccessEvent, ApprovalEvent, ConfigEvent, Event, HaltEvent, RollbackEvent, RunEvent, StepEvent, SystemEvent,
+    UndoEvent,
 };
+use crate::halt::HaltScope;
 use crate::ids::{ActorKind, StreamId};
 use crate::manifest::{CompensationKind, Effect};
 
 /// At least one event of each of [`crate::event::KINDS`].
 pub fn sample_events() -> Vec<Event> {
-    [world(), run(), steps(), outcomes(), rollback(), undo()].concat()
+    [world(), people(), run(), steps(), approvals(), outcomes(), rollback(), undo()].concat()
 }
 
 fn finding() -> Finding {
@@ -72,10 +77,89 @@ fn world() -> Vec<Event> {
     ]
 }
 
+fn people() -> Vec<Event> {
+    let delegation = "dlg_00000000000000000000000000000001";
+    let delegated = Delegated {
+        delegation: id(delegation),
+        end: at(86_400_000),
+        from: "olga@example.com".to_owned(),
+        roles: vec!["finance".to_owned()],
+        start: at(0),
+        to: "carl@example.com".to_owned(),
+    };
+    let members = vec!["carl@example.com".to_owned(), "olga@example.com".to_owned()];
+    let halted = Halted { reason: "something is wrong".to_owned(), scope: HaltScope::Tool(tool("mail.send")) };
+    let resumed = Resumed { reason: Some("it was mended".to_owned()), scope: HaltScope::All };
+    vec![
+        AccessEvent::GroupSet(GroupSet { group: "finance".to_owned(), members }, ()).into(),
+        AccessEvent::GroupDeleted(GroupDeleted { group: "finance".to_owned() }, ()).into(),
+        AccessEvent::Delegated(delegated, ()).into(),
+        AccessEvent::DelegationEnded(DelegationEnded { delegation: id(delegation) }, ()).into(),
+        HaltEvent::Halted(halted, ()).into(),
+        HaltEvent::Resumed(resumed, ()).into(),
+    ]
+}
+
+fn approvals() -> Vec<Event> {
+    let (approval, key) = (approval_id(1), id("k0123456789ab"));
+    let (person, note) = ("olga@example.com".to_owned(), Some("looked at the invoice: é".to_owned()));
+    let on_behalf_of = Some("carl@example.com".to_owned());
+    let pre = ApprovalPreApproved {
+        approval: approval.clone(),
+        key: id("k0123456789ab"),
+        note: note.clone(),
+        person: person.clone(),
+        tool: tool("mail.send"),
+        use_by: at(900_000),
+    };
+    let voted = ApprovalVoted {
+        approval: approval.clone(),
+        key: id("k0123456789ab"),
+        note: note.clone(),
+        on_behalf_of,
+        person: person.clone(),
+    };
+    let denied = ApprovalDenied { approval: approval.clone(), key: id("k0123456789ab"), note, person: person.clone() };
+    let broken = ApprovalGlassBroken {
+        approval: approval.clone(),
+        key: id("k0123456789ab"),
+        person: person.clone(),
+        reason: "the plant is on fire and nobody answers".to_owned(),
+        review_by: at(259_200_000),
+        use_by: at(900_000),
+    };
+    let reviewed = ApprovalReviewed {
+        approval: approval.clone(),
+        key,
+        note: "it was right".to_owned(),
+        person: "carl@example.com".to_owned(),
+    };
+    let why = "no more".to_owned();
+    vec![
+        ApprovalEvent::PreApproved(pre, ()).into(),
+        ApprovalEvent::Voted(voted, ()).into(),
+        ApprovalEvent::Granted(ApprovalGranted { approval: approval.clone(), use_by: at(900_000) }, ()).into(),
+        ApprovalEvent::Denied(denied, ()).into(),
+        ApprovalEvent::Withdrawn(ApprovalWithdrawn { approval: approval.clone(), person }, ()).into(),
+        ApprovalEvent::Escalated(
+            ApprovalEscalated { approval: approval.clone(), deadline: at(1_800_000), level: 1 },
+            (),
+        )
+        .into(),
+        ApprovalEvent::Expired(ApprovalExpired { approval: approval.clone() }, ()).into(),
+        ApprovalEvent::Revoked(ApprovalRevoked { approval: approval.clone(), note: why.clone() }, ()).into(),
+        ApprovalEvent::Cancelled(ApprovalCancelled { approval: approval.clone(), note: why }, ()).into(),
+        ApprovalEvent::GlassBroken(broken, ()).into(),
+        ApprovalEvent::Reviewed(reviewed, ()).into(),
+        ApprovalEvent::ReviewOverdue(ApprovalReviewOverdue { approval }, ()).into(),
+    ]
+}
+
 fn run() -> Vec<Event> {
     let started = RunStarted {
         mode: Mode::Advise,
         permissions: vec!["orders:write".to_owned(), "mail:send".to_owned()],
+        person: Some("mia@example.com".to_owned()),
         reason: Some("support chat 4821".to_owned()),
         request: Some(request(1, 2)),
     };
@@ -120,10 +204,17 @@ fn steps() -> Vec<Event> {
     let requested = ApprovalRequested {
         approval: approval_id(1),
         args: hash(4),
+        config: 3,
+        deadline: Some(at(900_000)),
+        escalate_to: vec!["cfo".to_owned()],
         fingerprint: hash(5),
+        manifest: Some(hash(6)),
         quorum: 2,
+        reason: "the customer asked".to_owned(),
+        requester: Some("mia@example.com".to_owned()),
         roles: vec!["finance".to_owned()],
         step: 2,
+        target: Target::Undo,
         timeout_ms: Some(900_000),
         tool: tool("mail.send"),
     };
@@ -162,6 +253,7 @@ fn outcomes() -> Vec<Event> {
 fn rollback() -> Vec<Event> {
     let started = RollbackStarted {
         executor: Executor::Daemon,
+        person: Some("olga@example.com".to_owned()),
         request: Some(request(1, 2)),
         rollback: rollback_id(1),
         steps: Some(vec![1, 3]),
@@ -177,6 +269,7 @@ fn rollback() -> Vec<Event> {
 fn undo() -> Vec<Event> {
     let step = 1;
     let attempted = UndoAttempted {
+        approval: Some(approval_id(1)),
         args: hash(1),
         attempt: 1,
         executor: Executor::Daemon,

@@ -1,24 +1,31 @@
 //! A run and its undos under guarded appends, without a journal: every decision's expectations are checked against the
 //! streams' versions, every record is folded by all that it concerns, and the invariants are looked at after each.
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{
-    Upstreams, agent, approval_id, at, hash, json, manifests, operator, request, rollback_id, run_id, upstreams,
+    OWNER, Upstreams, agent, approval_id, at, hash, json, manifests, operator, people, principal, request, rollback_id,
+    run_id, upstreams,
 };
+use crate::access::Access;
 use crate::aggregate::{Aggregate, Decision};
+use crate::approval::{Approval, ApprovalCommand, ApprovalFacts, ApprovalReject, Say};
 use crate::claim::holder_after;
 use crate::config::Archive;
 use crate::doctor::Doctor;
 use crate::event::v1::{Executor, ManifestsLoaded, ManifestsLoadedPrivate, Mode, Outcome, RequestKey, Target};
 use crate::event::{ConfigEvent, Event, Meta};
+use crate::halt::Halt;
 use crate::hash::Hash;
-use crate::ids::{Actor, RunId, Seq, StepNo, StreamId, ToolName};
+use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo, StreamId, ToolName};
 use crate::run::{
-    BeginAnswer, BeginCall, BeginFacts, ClaimFact, CompleteAnswer, CompleteCall, DecisionWord, ResolveCall,
-    ResultPayload, Run, RunAnswer, RunCommand, RunEffect, RunFacts, RunReject, StartRollback, claim_of,
+    BeginAnswer, BeginCall, BeginFacts, ClaimFact, CompleteAnswer, CompleteCall, DecisionWord, PreApproveFacts,
+    ResolveCall, ResultPayload, Run, RunAnswer, RunCommand, RunEffect, RunFacts, RunReject, StartRollback, UndoAsk,
+    claim_of, rules_of, undo_rules,
 };
 use crate::time::Timestamp;
 use crate::undo::{CallEnd, Phase, ReadEnd, Undo, UndoCommand, UndoFacts, UndoReject, UndoSpec};
+use crate::wake::Wake;
 
 const PAYLOAD_KEY: [u8; 32] = [7; 32];
 const LEDGER_KEY: [u8; 32] = [9; 32];
@@ -57,8 +64,14 @@ pub struct World {
     pub random: u64,
     /// Who holds which claim, as `claim::holder_after` says.
     pub holders: BTreeMap<Hash, Option<(RunId, StepNo)>>,
+    /// Each approval, folded from its own stream.
+    pub approvals: BTreeMap<ApprovalId, Approval>,
+    /// Who may approve.
+    pub access: Access,
+    /// What may not begin.
+    pub halt: Halt,
     versions: BTreeMap<StreamId, Seq>,
-    approvals: u8,
+    minted: u8,
     /// Looks over every story's shoulder.
     doctor: Doctor,
 }
@@ -84,12 +97,16 @@ impl World {
             random: 0,
             holders: BTreeMap::new(),
             versions: BTreeMap::new(),
-            approvals: 0,
+            approvals: BTreeMap::new(),
+            access: people(),
+            halt: Halt::default(),
+            minted: 0,
             doctor: Doctor::default(),
         };
         world.load_manifests();
         let request = Some(request(200, 200));
-        let start = RunCommand::Start { owner: agent(), permissions, mode, reason: None, request };
+        let person = Some(OWNER.to_owned());
+        let start = RunCommand::Start { owner: agent(), person, permissions, mode, reason: None, request };
         world.command(&start).unwrap();
         world
     }
@@ -161,7 +178,14 @@ impl World {
                 self.holders.insert(Hash(*claim), holder_after(Some(self.run.id()), event));
             }
             StreamId::Config => self.archive.evolve(meta, event),
-            StreamId::Approval(_) | StreamId::Halt | StreamId::Access | StreamId::Ledger => {}
+            StreamId::Approval(id) => {
+                let run = self.run.id().clone();
+                let approval = self.approvals.entry(id.clone()).or_insert_with(|| Approval::new(run, id.clone()));
+                approval.evolve(meta, event);
+            }
+            StreamId::Access => self.access.evolve(meta, Some(self.run.id()), event),
+            StreamId::Halt => self.halt.evolve(meta, event),
+            StreamId::Ledger => {}
         }
     }
 
@@ -196,27 +220,56 @@ impl World {
             | RunCommand::Begin(_)
             | RunCommand::Seal
             | RunCommand::StartRollback(_)
-            | RunCommand::FinishRollback => None,
+            | RunCommand::FinishRollback
+            | RunCommand::RequestUndoApproval(_)
+            | RunCommand::PreApprove(_) => None,
         };
         let step = step.and_then(|no| self.run.step(no));
         let manifest = step.and_then(|step| self.archive.get(step.config, &step.tool)).cloned();
         let claim = step.and_then(|step| step.claim).map(|claim| self.claim(claim));
         let begin = if let RunCommand::Begin(call) = command { Some(self.begin_facts(call)) } else { None };
-        RunFacts { payload_key: PAYLOAD_KEY, begin, manifest, claim }
+        let undo = if let RunCommand::RequestUndoApproval(step) = command { Some(self.undo_ask(*step)) } else { None };
+        let pre_approve = if let RunCommand::PreApprove(pre) = command {
+            let manifest = self.archive.current().unwrap().1.get(&pre.tool).cloned();
+            Some(PreApproveFacts {
+                rules: manifest.map(|manifest| rules_of(&manifest).unwrap_or_default()),
+                access: Arc::new(self.access.clone()),
+                access_version: self.version(&StreamId::Access),
+            })
+        } else {
+            None
+        };
+        RunFacts { payload_key: PAYLOAD_KEY, begin, manifest, claim, undo, pre_approve }
+    }
+
+    fn mint(&mut self) -> ApprovalId {
+        self.minted += 1;
+        approval_id(self.minted)
+    }
+
+    fn undo_ask(&mut self, no: StepNo) -> UndoAsk {
+        let (approval, spec) = (self.mint(), self.spec(no));
+        let step = self.run.step(no).unwrap();
+        let of = |tool: &ToolName| self.archive.get(step.config, tool).map(|manifest| &**manifest);
+        let (undo, rules) = (of(&spec.tool), undo_rules(of(&spec.tool), of(&step.tool)));
+        let manifest = undo.map(crate::manifest::Manifest::checksum);
+        UndoAsk { approval, tool: spec.tool.clone(), args: spec.args, manifest, config: step.config, rules }
     }
 
     fn begin_facts(&mut self, call: &BeginCall) -> BeginFacts {
-        self.approvals += 1;
+        let approval = self.mint();
         let (_, set) = self.archive.current().unwrap();
         let claim = set.get(&call.tool);
         let claim = claim.and_then(|found| claim_of(found, &call.args, (self.run.id(), &call.actor), &LEDGER_KEY));
         BeginFacts {
             manifests: set,
             config: self.version(&StreamId::Config),
-            access: None,
-            halt: None,
+            access: Arc::new(self.access.clone()),
+            access_version: self.version(&StreamId::Access),
+            halt: Arc::new(self.halt.clone()),
+            halt_version: self.version(&StreamId::Halt),
             claim: claim.map(|claim| claim.map(|claim| self.claim(claim))),
-            approval: approval_id(self.approvals),
+            approval,
         }
     }
 
@@ -224,8 +277,8 @@ impl World {
     pub fn command(&mut self, command: &RunCommand) -> Result<RunAnswer, RunReject> {
         let actor = match command {
             RunCommand::Start { .. } | RunCommand::Begin(_) | RunCommand::Complete(_) | RunCommand::Seal => agent(),
-            RunCommand::Resolve(_) | RunCommand::StartRollback(_) => operator(),
-            RunCommand::FinishRollback => Actor::system(),
+            RunCommand::Resolve(_) | RunCommand::StartRollback(_) | RunCommand::PreApprove(_) => operator(),
+            RunCommand::FinishRollback | RunCommand::RequestUndoApproval(_) => Actor::system(),
         };
         let facts = self.run_facts(command);
         let decision = self.run.decide(self.now, command, &facts)?;
@@ -243,6 +296,8 @@ impl World {
             args: json(args),
             request: Some(RequestKey { key, body: hash(4) }),
             attempt: Some(hash(5)),
+            person: Some(OWNER.to_owned()),
+            approval: None,
         }
     }
 
@@ -306,6 +361,7 @@ impl World {
             to_step: None,
             upstreams: self.upstreams.clone(),
             request: Some(request(n, n)),
+            person: Some(operator().id.to_string()),
         }
     }
 
@@ -326,6 +382,44 @@ impl World {
         self.run.step(step).unwrap().undo_spec(&self.archive, &served).unwrap()
     }
 
+    fn grant(&self, step: StepNo) -> Option<(ApprovalId, Wake)> {
+        let of = self.run.step(step).unwrap();
+        let tool = |tool: &ToolName| self.archive.get(of.config, tool).map(|manifest| &**manifest);
+        let undo = of.undo_pin.as_ref().and_then(|pin| tool(&pin.tool));
+        let rules = undo_rules(undo, tool(&of.tool));
+        let grant = self.run.undo_grant(step, &rules, (&self.access, self.now)).ok().flatten()?;
+        Some((grant.id().clone(), Wake::None))
+    }
+
+    /// Tells an approval something.
+    pub fn say(&mut self, id: &ApprovalId, command: &ApprovalCommand) -> Result<(), ApprovalReject> {
+        let facts = ApprovalFacts {
+            access: Arc::new(self.access.clone()),
+            access_version: self.version(&StreamId::Access),
+            halted: self.halt.iter().next().map(|halt| halt.reason.clone()),
+            halt_version: self.version(&StreamId::Halt),
+            run_version: self.run.chain().version.unwrap(),
+        };
+        let approval = self.approvals.get(id).cloned();
+        let approval = approval.unwrap_or_else(|| Approval::new(self.run.id().clone(), id.clone()));
+        let decision = approval.decide(self.now, command, &facts)?;
+        let actor = match command {
+            ApprovalCommand::Approve(say) | ApprovalCommand::Deny(say) => say.who.actor.clone(),
+            ApprovalCommand::Withdraw(who)
+            | ApprovalCommand::Revoke(who, _)
+            | ApprovalCommand::BreakGlass(who, _)
+            | ApprovalCommand::Review(who, _) => who.actor.clone(),
+            ApprovalCommand::Fire => Actor::system(),
+        };
+        self.append(&actor, decision);
+        Ok(())
+    }
+
+    /// A person's yes.
+    pub fn approve(&mut self, id: &ApprovalId, person: &str) -> Result<(), ApprovalReject> {
+        self.say(id, &ApprovalCommand::Approve(Say { who: principal(person), note: None, fingerprint: None }))
+    }
+
     /// Asks an undo.
     pub fn undo(&mut self, step: StepNo, command: &UndoCommand) -> Result<(), UndoReject> {
         let facts = UndoFacts {
@@ -337,6 +431,7 @@ impl World {
             claim: self.run.step(step).and_then(crate::run::Step::claim_stream),
             calls_are_over: self.calls_are_over,
             random: self.random,
+            grant: self.grant(step),
         };
         let undo = self.undos.get(&step).cloned().unwrap_or_else(|| Undo::new(self.run.id().clone(), step));
         let decision = undo.decide(self.now, command, &facts)?;
@@ -377,7 +472,7 @@ impl World {
     pub fn ready(&self) -> Vec<StepNo> {
         let drive = |effect| match effect {
             RunEffect::DriveUndo(step) => Some(step),
-            RunEffect::FinishRollback | RunEffect::SealAgain => None,
+            RunEffect::FinishRollback | RunEffect::SealAgain | RunEffect::RequestApproval(_) => None,
         };
         self.run.effects().into_iter().filter_map(drive).collect()
     }
@@ -388,6 +483,7 @@ impl World {
             let command = match self.run.effects().first() {
                 Some(RunEffect::FinishRollback) => RunCommand::FinishRollback,
                 Some(RunEffect::SealAgain) => RunCommand::Seal,
+                Some(RunEffect::RequestApproval(step)) => RunCommand::RequestUndoApproval(*step),
                 Some(RunEffect::DriveUndo(_)) | None => return,
             };
             let before = self.log.len();

@@ -34,6 +34,7 @@ impl Undo {
         let k = commit::opening_key(&facts.payload_key, &self.run, facts.run_seq, "args");
         let event = UndoEvent::Attempted(
             UndoAttempted {
+                approval: facts.grant.as_ref().map(|(id, _)| id.clone()),
                 args: commit::commit(&k, &facts.spec.args),
                 attempt: self.attempts + 1,
                 executor: Executor::Daemon,
@@ -44,7 +45,12 @@ impl Undo {
             },
             (),
         );
-        Ok(self.append(vec![event], facts))
+        let mut decision = self.append(vec![event], facts);
+        if let (Some((id, wake)), Some((_, streams))) = (&facts.grant, decision.records.first_mut()) {
+            streams.push(StreamId::Approval(id.clone()));
+            decision.wakes.insert(StreamId::Approval(id.clone()), *wake);
+        }
+        Ok(decision)
     }
 
     /// What is above it became unsettled while it waited. Without a record its timer would stay due for ever.
@@ -205,6 +211,6 @@ impl Undo {
                 (Event::Undo(event), streams)
             })
             .collect();
-        Decision { records, expect: vec![(run, Some(facts.run_version))], answer: () }
+        Decision { records, expect: vec![(run, Some(facts.run_version))], ..Decision::already(()) }
     }
 }

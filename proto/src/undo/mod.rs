@@ -7,7 +7,7 @@ use crate::canonical::Canonical;
 use crate::event::v1::{AfterMismatch, AfterUnknown, Outcome, Target};
 use crate::event::{Event, Meta, StepEvent, UndoEvent};
 use crate::hash::Hash;
-use crate::ids::{RollbackId, RunId, Seq, StepNo, StreamId, ToolName};
+use crate::ids::{ApprovalId, RollbackId, RunId, Seq, StepNo, StreamId, ToolName};
 use crate::manifest::Expectations;
 use crate::time::Timestamp;
 use crate::wake::Wake;
@@ -30,6 +30,8 @@ pub struct Undo {
     first_mismatch: Option<(String, Hash)>,
     /// An operator settled the last attempt so.
     resolved: Option<Outcome>,
+    /// The grant that its first attempt used up; it is good for all of them.
+    approval: Option<ApprovalId>,
 }
 
 /// Where an undo stands.
@@ -197,6 +199,8 @@ pub struct UndoFacts {
     pub calls_are_over: bool,
     /// For jitter.
     pub random: u64,
+    /// The grant that the first attempt uses up, and when its stream must be woken after that.
+    pub grant: Option<(ApprovalId, Wake)>,
 }
 
 /// Why a step's turn has not come.
@@ -276,6 +280,7 @@ impl Undo {
             reported: false,
             first_mismatch: None,
             resolved: None,
+            approval: None,
         }
     }
 
@@ -323,6 +328,11 @@ impl Undo {
         !self.reported && !self.unknown
     }
 
+    /// The grant that its first attempt used up.
+    pub fn approval(&self) -> Option<&ApprovalId> {
+        self.approval.as_ref()
+    }
+
     /// How an operator settled the last attempt.
     pub fn resolved(&self) -> Option<Outcome> {
         self.resolved
@@ -344,6 +354,7 @@ impl Undo {
                 self.attempts_in_round = if same_round { self.attempts_in_round + 1 } else { 1 };
                 self.round = Some(body.rollback.clone());
                 self.resolved = None;
+                self.approval = body.approval.clone().or_else(|| self.approval.take());
                 self.phase = Phase::Calling { over_by: body.over_by };
             }
             UndoEvent::Succeeded(body, ()) => {
@@ -423,6 +434,7 @@ impl Aggregate for Undo {
             Event::System(_)
             | Event::Access(_)
             | Event::Config(_)
+            | Event::Halt(_)
             | Event::Run(_)
             | Event::Step(_)
             | Event::Approval(_)
