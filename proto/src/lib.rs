@@ -13,6 +13,7 @@ pub mod event;
 pub mod hash;
 pub mod ids;
 pub mod ledger;
+pub mod lint;
 pub mod manifest;
 pub mod restart;
 pub mod retry;

@@ -7,6 +7,7 @@ mod failure;
 mod keygen;
 mod keys;
 mod ledger;
+mod lint;
 mod mistakes;
 mod out;
 mod progress;
@@ -51,6 +52,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Validate(validate::ValidateArgs),
+    Lint(lint::LintArgs),
     Keygen(keygen::KeygenArgs),
     Completions(completions::CompletionsArgs),
     Demo(crate::demo::DemoArgs),
@@ -95,6 +97,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Verify(args) => verify::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Validate(args) => validate::run(&args, out),
+        Command::Lint(args) => lint::run(&args, out),
         Command::Keygen(args) => keygen::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Demo(args) => block_on(crate::demo::demo(args)),

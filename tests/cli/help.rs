@@ -23,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "verify",
     "doctor",
     "validate",
+    "lint",
     "keygen",
     "completions",
 ];

@@ -6,6 +6,7 @@ use super::model::{
     Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Places, Retry, Status,
 };
 use super::node::{Kind, Node, WHOLE_MAX};
+use super::places::Spots;
 use super::walk::{Field, Object, document_path, index_path};
 use crate::ids::ToolName;
 
@@ -53,7 +54,7 @@ fn manifest(field: &Field<'_>, form: Form, report: &mut Report) -> Option<Manife
     if report.count() > before {
         return None;
     }
-    let places = places(&object, field);
+    let places = places(&object, field, report.source());
     match Manifest::seal(draft.fields()?, places) {
         Ok(manifest) => Some(manifest),
         Err(error) => {
@@ -222,8 +223,8 @@ fn check_effect(effect: Effect, object: &Object<'_>, report: &mut Report) {
     }
 }
 
-/// Where the names of other tools stand.
-fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
+/// Where the names of other tools, and all fields, stand.
+fn places(object: &Object<'_>, field: &Field<'_>, source: &str) -> Places {
     let inside = |field: Option<Field<'_>>, name: &str| -> Option<Pos> {
         let Kind::Map(entries) = &field?.node.kind else { return None };
         entries.iter().find(|entry| &*entry.key == name).map(|entry| entry.value.pos)
@@ -246,5 +247,6 @@ fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
         verification_tool: inside(verification, "tool").unwrap_or_default(),
         replaced_by: pos("replaced_by"),
         requires,
+        spots: Spots::of(field, source),
     }
 }

@@ -179,6 +179,11 @@ impl Report {
         self.count
     }
 
+    /// The file that findings belong to.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The next findings belong to this file.
     pub(crate) fn set_source(&mut self, source: &str) {
         source.clone_into(&mut self.source);

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::diagnostic::Pos;
 use super::expect::Expectations;
+use super::places::Spots;
 use super::reference::Reference;
 use super::template::KeyTemplate;
 use crate::canonical::{Canonical, CanonicalError};
@@ -361,7 +362,7 @@ pub struct Manifest {
     places: Places,
 }
 
-/// Where the names of other tools stood, for the findings of a set.
+/// Where the names of other tools stood, for the findings of a set; and all fields, for those of the lint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     pub(crate) path: String,
@@ -370,6 +371,7 @@ pub(crate) struct Places {
     pub(crate) verification_tool: Pos,
     pub(crate) replaced_by: Pos,
     pub(crate) requires: Vec<Pos>,
+    pub(crate) spots: Spots,
 }
 
 impl Manifest {
