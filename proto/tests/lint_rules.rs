@@ -414,7 +414,8 @@ fn sections() -> BTreeMap<String, BTreeMap<String, String>> {
         } else if let Some(language) = line.strip_prefix("```") {
             block = if block.is_none() { Some(language) } else { None };
         } else if let (Some(section), Some(block)) = (section, block) {
-            *sections.get_mut(section).unwrap().entry(block.to_owned()).or_default() += &format!("{line}\n");
+            let text = sections.get_mut(section).unwrap().entry(block.to_owned()).or_default();
+            writeln!(text, "{line}").unwrap();
         }
     }
     sections

@@ -22,7 +22,9 @@ struct Folder(tempfile::TempDir);
 impl Folder {
     fn of(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        files.iter().for_each(|(name, text)| std::fs::write(dir.path().join(name), text).unwrap());
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
         Self(dir)
     }
 
@@ -137,14 +139,13 @@ fn a_list_of_tools_that_is_none_is_named_with_its_place() {
 fn manifests_that_are_not_valid_are_told_as_validate_tells_them() {
     let folder = Folder::of(&[("t.yaml", "tool: t\nefect: read_only\npermission: p\n")]);
     let path = folder.path("t.yaml");
-    for more in [&[][..], &["--json"]] {
-        let told = |command: &str| reversi([command, arg(&path)].iter().chain(more)).exits(1);
-        let (lint, validate) = (told("lint"), told("validate"));
-        assert_eq!((lint.out, lint.err), (validate.out, validate.err));
+    for path in [arg(&path), arg(folder.0.path()), "/nowhere"] {
+        for more in [&[][..], &["--json"]] {
+            let told = |command: &str| reversi([command, path].iter().chain(more)).exits(1);
+            let (lint, validate) = (told("lint"), told("validate"));
+            assert_eq!((lint.out, lint.err), (validate.out, validate.err));
+        }
     }
-    std::fs::remove_file(&path).unwrap();
-    assert!(reversi(["lint", arg(folder.0.path())]).exits(1).err.contains("there is no .yaml"));
-    reversi(["lint", "/nowhere"]).exits(1);
     reversi(["lint"]).exits(64);
 }
 

@@ -4,22 +4,23 @@ use super::finding::{Code, Found};
 use super::schema::lack;
 use super::upstream::{UpstreamTool, UpstreamTools};
 use crate::ids::ToolName;
-use crate::manifest::{Manifest, ManifestSet, Root, ValuePath, index_path, quoted};
+use crate::manifest::{Manifest, ManifestSet, Root, Segment, ValuePath, index_path, quoted};
 
 pub(super) fn check(set: &ManifestSet, tools: &UpstreamTools, found: &mut Found) {
+    let names: Vec<&str> = tools.iter().map(|(name, _)| name).collect();
     for manifest in set.iter() {
         match tools.get(manifest.tool.as_str()) {
             Some(tool) => Pair { manifest, tool, found: &mut *found }.check(),
-            None => no_such_tool(manifest, tools, found),
+            None => no_such_tool(manifest, &names, found),
         }
     }
-    for (name, _) in tools.iter() {
+    for name in names {
         no_manifest(set, name, found);
     }
 }
 
-fn no_such_tool(manifest: &Manifest, tools: &UpstreamTools, found: &mut Found) {
-    let near = found.suggest(manifest.tool.as_str(), tools.iter().map(|(name, _)| name));
+fn no_such_tool(manifest: &Manifest, names: &[&str], found: &mut Found) {
+    let near = found.suggest(manifest.tool.as_str(), names);
     let near = near.map(|name| format!(" (did you mean {name}?)")).unwrap_or_default();
     let message = format!("no upstream tool has this name{near}: calls of it cannot reach anything");
     let fix = "correct the name, with the upstream's prefix if it has one, or remove the manifest";
@@ -101,9 +102,9 @@ impl Pair<'_, '_> {
     /// If the tool's schema lacks the argument: what may have been meant, for a message.
     fn lacks(&mut self, root: &str, path: &ValuePath) -> Option<String> {
         let lack = lack(&self.tool.input_schema, path)?;
-        let mut parts: Vec<&str> = path.segments().iter().map(|segment| segment.as_str()).collect();
+        let mut parts: Vec<&str> = path.segments().iter().map(Segment::as_str).collect();
         let wrong = parts.get(lack.known_segments)?;
-        let Some(near) = self.found.suggest(wrong, lack.names) else { return Some(String::new()) };
+        let Some(near) = self.found.suggest(wrong, &lack.names) else { return Some(String::new()) };
         parts[lack.known_segments] = near;
         Some(format!(" (did you mean {root}.{}?)", parts.join(".")))
     }

@@ -5,8 +5,9 @@ use serde::{Serialize, Serializer};
 
 use crate::manifest::{Manifest, nearest};
 
-/// Suggestions cost a comparison with every known name, so only the first findings get one.
-const SUGGESTIONS_MAX: u32 = 50;
+/// Suggestions cost a comparison with every known name, so there are only as many as this many comparisons give: a
+/// fifth of a second at worst, and every finding gets one unless nearly everything is wrong.
+const COMPARISONS_MAX: usize = 60_000;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident, $level:ident;)*) => {
@@ -184,7 +185,7 @@ impl fmt::Display for Counts {
 #[derive(Default)]
 pub(super) struct Found {
     list: Vec<Finding>,
-    suggested: u32,
+    compared: usize,
 }
 
 impl Found {
@@ -219,9 +220,9 @@ impl Found {
     }
 
     /// The known name that was probably meant.
-    pub(super) fn suggest<'n>(&mut self, wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-        self.suggested += 1;
-        if self.suggested > SUGGESTIONS_MAX { None } else { nearest(wrong, known) }
+    pub(super) fn suggest<'n>(&mut self, wrong: &str, known: &[&'n str]) -> Option<&'n str> {
+        self.compared = self.compared.saturating_add(known.len());
+        if self.compared > COMPARISONS_MAX { None } else { nearest(wrong, known.iter().copied()) }
     }
 
     pub(super) fn finish(mut self) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::finding::{Code, Found};
 use super::pattern::secret_kind;
-use crate::manifest::{Approval, Manifest, ValuePath, index_path, key_path};
+use crate::manifest::{Approval, Manifest, Segment, ValuePath, index_path, key_path};
 
 /// Looks at every text that people write into a manifest; names of tools and paths have forms of their own, and
 /// `schema_hash` is one.
@@ -79,7 +79,7 @@ impl Texts<'_, '_> {
 
 /// The field that a path leads to; an index is in the list of a field.
 fn last_name(path: &ValuePath) -> Option<&str> {
-    path.segments().iter().rev().find(|segment| segment.index().is_none()).map(|segment| segment.as_str())
+    path.segments().iter().rev().find(|segment| segment.index().is_none()).map(Segment::as_str)
 }
 
 /// Values are as deep as a file may be, which is not deep.

@@ -226,7 +226,7 @@ fn type_name(value: &Value) -> &'static str {
 fn not_strict(json: &[u8], error: CanonicalError) -> UpstreamError {
     let before = &json[..error.offset.min(json.len())];
     let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let line = before.split(|b| *b == b'\n').count();
     let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
     let full = error.to_string();
     let problem = full.rsplit_once(" (byte ").map_or(full.as_str(), |(problem, _)| problem).to_owned();

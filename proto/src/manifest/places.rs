@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(at("risk.data_class"), ("[0]".to_owned(), 1, 9));
         assert_eq!(at("compensation.kind"), ("[0].compensation".to_owned(), 5, 5));
         let expected = "[0].compensation.verification.expect[\"x.y\"]";
-        assert_eq!(at("compensation.verification.expect[\"x.y\"]"), (expected.to_owned(), 8, 24));
+        assert_eq!(at("compensation.verification.expect[\"x.y\"]"), (expected.to_owned(), 8, 23));
     }
 }
