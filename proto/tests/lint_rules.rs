@@ -167,6 +167,13 @@ fn findings_point_at_what_they_are_about() {
     let finding = the(&lint(&set(&text)), Code::L103);
     assert_eq!(finding.path, "compensation.verification.expect.api_key");
     assert!(text.lines().nth(finding.line as usize - 1).unwrap().contains("hunter2"), "{finding:#?}");
+    // A value goes by the name that it has itself.
+    for (expected, fires) in
+        [("{x: [{password: hunter2hunter2}]}", true), ("{password: {hint: hunter2hunter2}}", false)]
+    {
+        let text = undoable("reversible", &format!("verification: {{tool: look, expect: {expected}}}"));
+        assert_eq!(codes(&lint(&set(&text))).contains(&Code::L103), fires, "{expected}");
+    }
     let sets = try_set(&[("a.yaml", &tool("tool: a")), ("b.yaml", &tool("tool: b\nstatus: draft"))]).unwrap();
     let finding = the(&lint(&sets), Code::L024);
     assert_eq!((finding.tool.as_str(), finding.source.as_str(), finding.path.as_str()), ("b", "b.yaml", "status"));

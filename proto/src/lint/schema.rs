@@ -275,6 +275,8 @@ mod tests {
         let schema = json!({"properties": {"a": {}}, "allOf": [{"properties": {"b": {}}}, {"required": ["a"]}]});
         assert!(!lacks(&schema, "a") && !lacks(&schema, "b"));
         assert!(lacks(&schema, "c"));
+        // Of a value that one names and says no more of, everything may be a part.
+        assert!(!lacks(&schema, "b.part"));
         let open = json!({"properties": {"a": {}}, "allOf": [{"additionalProperties": true}]});
         assert!(!lacks(&open, "c"));
         let closed = json!({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": false});
