@@ -71,8 +71,8 @@ pub(super) fn secret_kind(text: &str, name: Option<&str>) -> Option<&'static str
         return Some("the value of a secret");
     }
     let public = name.as_deref().is_some_and(|name| PUBLIC_NAMES.iter().any(|part| name.contains(part)));
-    let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
-    (!public && runs.any(drawn_by_lot)).then_some("a random key")
+    let by_lot = || text.split(|c: char| !c.is_ascii_alphanumeric()).any(drawn_by_lot) || base64_key(text);
+    (!public && by_lot()).then_some("a random key")
 }
 
 /// The pieces that keys are made of.
@@ -127,11 +127,28 @@ fn secret_value(value: &str) -> bool {
         && !value.contains(['<', '{', '[', '$', '*'])
 }
 
+/// Base64 as it is written with `+` and `/`, which may cut it into short runs. Paths are made of words, it is not.
+fn base64_key(text: &str) -> bool {
+    const SHORTEST: usize = 36;
+    let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c)));
+    words.any(|word| {
+        let mixed = word.contains(|c: char| c.is_ascii_uppercase()) && word.contains(|c: char| c.is_ascii_lowercase());
+        let cut = word.len() >= SHORTEST && word.contains(['+', '/']) && mixed && !has_words(word);
+        cut && drawn_by_lot(&word.replace(['+', '/', '='], ""))
+    })
+}
+
+/// Whether more small letters stand in a row than chance puts there.
+fn has_words(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_lowercase()).any(|word| word.len() > 4)
+}
+
 /// Long, of many different characters, and jumping between letters and digits or large and small far more often than
 /// names do. Text of hex digits alone is left out: ids and hashes are written so.
 fn drawn_by_lot(run: &str) -> bool {
     const SHORTEST: usize = 20;
     const DISTINCT_MIN: u32 = 12;
+    let run = run.strip_prefix("0x").unwrap_or(run);
     if run.len() < SHORTEST {
         return false;
     }
@@ -146,7 +163,11 @@ fn drawn_by_lot(run: &str) -> bool {
     let class = |b: u8| (b.is_ascii_digit(), b.is_ascii_uppercase());
     let jumps = run.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count();
     let often = |percent: usize| jumps * 100 >= (run.len() - 1) * percent;
-    if upper > 0 && lower > 0 { digits >= 2 && often(35) } else { run.len() >= 24 && digits >= 4 && often(30) }
+    if upper > 0 && lower > 0 {
+        digits > 0 && often(if has_words(run) { 45 } else { 30 })
+    } else {
+        run.len() >= 24 && digits >= 4 && often(30)
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +231,9 @@ mod tests {
             "createPaymentIntentForCustomerOfAccount2Version10",
             "OAuth2ClientCredentialsGrant2024Configuration",
             "NetSuite2023ProductionEnvironmentAccounting",
+            "Base64LastChunkHandling, IsNormalizedSinkUtf16, AsyncRead01CompatExt, NormalizerUts46DataV1",
+            "0xa1a2a3a4b1b2c1c2d1d2d3d4d5d6d7d8",
+            "https://github.com/Marwes/combine/commit/5d402f6be0c1be4d69159d4df1d1d4589f5cd66e",
             "INTERNATIONAL_BANK_ACCOUNT_NUMBER_2024_CHANGE",
             "charge-{{args.order_id}}",
             "projects/my-project-12345/locations/europe-west1/keyRings/ring-2/cryptoKeys/key-7",
