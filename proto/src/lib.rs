@@ -15,6 +15,7 @@ pub mod halt;
 pub mod hash;
 pub mod ids;
 pub mod ledger;
+pub mod lint;
 pub mod manifest;
 pub mod restart;
 pub mod retry;

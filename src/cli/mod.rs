@@ -7,6 +7,7 @@ mod failure;
 mod keygen;
 mod keys;
 mod ledger;
+mod lint;
 mod mistakes;
 mod out;
 mod progress;
@@ -53,6 +54,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Validate(validate::ValidateArgs),
     Schema(schema::SchemaArgs),
+    Lint(lint::LintArgs),
     Keygen(keygen::KeygenArgs),
     Completions(completions::CompletionsArgs),
     Demo(crate::demo::DemoArgs),
@@ -98,6 +100,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Validate(args) => validate::run(&args, out),
         Command::Schema(args) => schema::run(&args, out),
+        Command::Lint(args) => lint::run(&args, out),
         Command::Keygen(args) => keygen::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Demo(args) => block_on(crate::demo::demo(args)),

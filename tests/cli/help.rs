@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "doctor",
     "validate",
     "schema",
+    "lint",
     "keygen",
     "completions",
 ];

@@ -5,6 +5,7 @@ mod files;
 mod help;
 mod http;
 mod ledger;
+mod lint;
 mod offline;
 mod program;
 mod serve;

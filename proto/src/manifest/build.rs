@@ -6,6 +6,7 @@ use super::model::{
     Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Named, Places, Retry, Status,
 };
 use super::node::{Kind, Node, WHOLE_MAX};
+use super::places::Spots;
 use super::walk::{Field, Object, document_path, index_path};
 use crate::ids::ToolName;
 
@@ -74,7 +75,7 @@ impl Found {
         if report.count() == before
             && let Some(fields) = draft.fields()
         {
-            match Manifest::seal(fields, places(&object, field)) {
+            match Manifest::seal(fields, places(&object, field, report.source())) {
                 Ok(manifest) => return self.manifests.push(manifest),
                 Err(error) => {
                     field.wrong(report, Code::NotCanonical, format!("the manifest has no canonical form: {error}"));
@@ -258,8 +259,8 @@ fn required_place(item: &Field<'_>) -> (Pos, &'static str) {
     }
 }
 
-/// Where the names of other tools stand.
-fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
+/// Where the names of other tools, and all fields, stand.
+fn places(object: &Object<'_>, field: &Field<'_>, source: &str) -> Places {
     let pos = |field: Option<Field<'_>>| field.map(|field| field.node.pos).unwrap_or_default();
     let compensation = || object.peek("compensation");
     let verification = || compensation().and_then(|field| field.inside("verification"));
@@ -271,5 +272,6 @@ fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
         verification_tool: pos(verification().and_then(|field| field.inside("tool"))),
         replaced_by: pos(object.peek("replaced_by")),
         requires: requires.iter().flat_map(Field::children).map(|item| required_place(&item)).collect(),
+        spots: Spots::of(field, source),
     }
 }

@@ -8,7 +8,7 @@ pub const DIAGNOSTICS_MAX: usize = 1000;
 
 /// Suggestions cost a comparison with every known name. All of one report together may cost this many compared letters:
 /// enough for every finding of an honest file, and a hostile one stops getting advice.
-const SUGGESTION_WORK_MAX: usize = 20_000_000;
+pub(crate) const SUGGESTION_WORK_MAX: usize = 20_000_000;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -197,6 +197,11 @@ impl Report {
     /// Whether more findings would not be listed, and there is one of them already: looking for more is in vain.
     pub(crate) fn is_full(&self) -> bool {
         self.count > DIAGNOSTICS_MAX
+    }
+
+    /// The file that findings belong to.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// The next findings belong to this file.

@@ -11,6 +11,7 @@ mod mcp;
 mod model;
 mod node;
 mod path;
+mod places;
 mod reference;
 mod restore;
 mod scalar;
@@ -21,6 +22,7 @@ mod walk;
 mod yaml;
 
 pub use diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic};
+pub(crate) use diagnostic::{SUGGESTION_WORK_MAX, nearest, quoted};
 pub use expect::{Expectations, Mismatch, same_value};
 pub use load::{DEPTH_MAX, FILE_BYTES_MAX, Loaded, load};
 pub use mcp::mcp_result_value;
@@ -34,6 +36,7 @@ pub use restore::RestoreError;
 pub use set::ManifestSet;
 pub use template::{KeyTemplate, TemplateError, TemplateSyntaxError};
 pub use undo::{Captured, Missing, build_arguments, undo_values};
+pub(crate) use walk::{index_path, key_path};
 
 /// The JSON Schema of manifest files (2020-12), for editors. It refuses nothing that [`load`] accepts; some rules it
 /// cannot say.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::diagnostic::Pos;
 use super::expect::Expectations;
+use super::places::Spots;
 use super::reference::Reference;
 use super::template::KeyTemplate;
 use crate::canonical::{Canonical, CanonicalError};
@@ -370,7 +371,7 @@ pub(crate) struct Named {
     pub(crate) pos: Pos,
 }
 
-/// Where the names of other tools stood, for the findings of a set.
+/// Where the names of other tools stood, for the findings of a set; and all fields, for those of the lint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     pub(crate) path: String,
@@ -380,6 +381,7 @@ pub(crate) struct Places {
     pub(crate) replaced_by: Pos,
     /// With what follows the item's path, where it is an object.
     pub(crate) requires: Vec<(Pos, &'static str)>,
+    pub(crate) spots: Spots,
 }
 
 impl Manifest {
