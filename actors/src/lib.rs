@@ -5,6 +5,7 @@ mod alarms;
 pub mod clock;
 mod codec;
 mod compensations;
+pub mod contract;
 mod directory;
 pub mod error;
 pub mod failpoint;

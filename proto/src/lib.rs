@@ -8,6 +8,7 @@ pub mod canonical;
 pub mod claim;
 pub mod commit;
 pub mod config;
+pub mod contract;
 pub mod doctor;
 pub mod event;
 pub mod hash;

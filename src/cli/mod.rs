@@ -13,6 +13,7 @@ mod render;
 mod rollback;
 mod runs;
 mod status;
+mod test;
 mod trust;
 mod validate;
 mod verify;
@@ -48,6 +49,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
     Validate(validate::ValidateArgs),
+    Test(test::TestArgs),
     Keygen(keygen::KeygenArgs),
     Completions(completions::CompletionsArgs),
     Demo(crate::demo::DemoArgs),
@@ -91,6 +93,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Verify(args) => verify::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Validate(args) => validate::run(&args, out),
+        Command::Test(args) => test::run(&args, out),
         Command::Keygen(args) => keygen::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Demo(args) => block_on(crate::demo::demo(args)),

@@ -29,19 +29,19 @@ const ALIAS_WEIGHT_MAX: usize = 100_000;
 /// whose name ends in `.json` must be strict JSON. All errors of the file are reported, in the order of the text.
 pub fn load(file_name: &str, bytes: &[u8]) -> Result<Vec<Manifest>, Vec<Diagnostic>> {
     let mut report = Report::new(file_name);
-    let found = match decode(bytes, &mut report) {
-        Some(text) => {
-            let strict = file_name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
-            let documents = if strict { json(text, &mut report) } else { yaml(text, &mut report) };
-            manifests(&documents, Form::Authored, &mut report)
-        }
-        None => Vec::new(),
-    };
+    let found = manifests(&documents(file_name, bytes, &mut report), Form::Authored, &mut report);
     if found.is_empty() && report.count() == 0 {
         let message = "the file holds no manifest";
         report.add_hint(Pos::default(), "", Code::Empty, message, "write at least one object, or remove the file");
     }
     report.finish().map(|()| found)
+}
+
+/// The documents of a file, whatever they hold: strict JSON where the file's name ends in `.json`, else YAML.
+pub(crate) fn documents(file_name: &str, bytes: &[u8], report: &mut Report) -> Vec<Node> {
+    let Some(text) = decode(bytes, report) else { return Vec::new() };
+    let strict = file_name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
+    if strict { json(text, report) } else { yaml(text, report) }
 }
 
 /// The text of the file, if it is one.

@@ -2,12 +2,12 @@
 //! come in as bytes with a name.
 mod build;
 mod build_parts;
-mod diagnostic;
+pub(crate) mod diagnostic;
 mod expect;
-mod load;
+pub(crate) mod load;
 mod mcp;
 mod model;
-mod node;
+pub(crate) mod node;
 mod path;
 mod reference;
 mod restore;
@@ -15,7 +15,7 @@ mod scalar;
 mod set;
 mod template;
 mod undo;
-mod walk;
+pub(crate) mod walk;
 
 pub use diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic};
 pub use expect::{Expectations, Mismatch, same_value};
