@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "verify",
     "doctor",
     "validate",
+    "test",
     "keygen",
     "completions",
 ];

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use reversi_proto::access::Principal;
 use reversi_proto::canonical::{Canonical, CanonicalError};
-use reversi_proto::contract::{Before, Case, Ending, Observed, SeenPlan, SeenUndo};
+use reversi_proto::contract::{Before, Case, Difference, Ending, Observed, SeenPlan, SeenUndo};
 use reversi_proto::event::v1::{Finding, Mode, Outcome, Role};
 use reversi_proto::ids::{Actor, ActorKind, KeyId, LedgerId, RunId, StepNo, ToolName};
-use reversi_proto::manifest::ManifestSet;
+use reversi_proto::manifest::{ManifestSet, Mismatch, Verification};
 use reversi_proto::run::{DecisionWord, PlanAction, Report, ReportEntry};
 use reversi_proto::time::Timestamp;
 use serde_json::{Map, Value};
@@ -97,14 +97,28 @@ pub(super) async fn play(manifests: &ManifestSet, case: &Case) -> Result<Observe
     };
     // A daemon that does not stop well leaves nothing behind: all of it is memory.
     let _ = system.stop().await;
+    seen.map(|seen| explained(seen, manifests, case))
+}
+
+fn verification<'m>(manifests: &'m ManifestSet, case: &Case) -> Option<&'m Verification> {
+    manifests.get(&case.tool)?.compensation.as_ref()?.verification.as_ref()
+}
+
+/// With both values where a read-back differed: the daemon's report has only the place, because values are private.
+fn explained(mut seen: Observed, manifests: &ManifestSet, case: &Case) -> Observed {
+    if let (Observed::Allowed { undo: Some(undo), .. }, Some((answer, _)), Some(verification)) =
+        (&mut seen, &case.expect.verified, verification(manifests, case))
+    {
+        let mismatch = verification.expect.first_mismatch(answer);
+        undo.mismatch =
+            mismatch.map(|Mismatch { path, expected, got }| Difference { path, expected: Some(expected), got });
+    }
     seen
 }
 
 /// What a read-back is answered: what the case says, else what the manifest expects.
 fn answer(manifests: &ManifestSet, case: &Case) -> Result<Option<Canonical>> {
-    let compensation = manifests.get(&case.tool).and_then(|manifest| manifest.compensation.as_ref());
-    let verification = compensation.and_then(|compensation| compensation.verification.as_ref());
-    let answer = match (&case.expect.verified, verification) {
+    let answer = match (&case.expect.verified, verification(manifests, case)) {
         (Some((answer, _)), _) => Some(answer.clone()),
         (None, Some(verification)) => Some(prepare::satisfying(&verification.expect)),
         (None, None) => None,
@@ -222,7 +236,7 @@ impl Table {
         let reason =
             if is_verified { entry.reason.clone() } else { "the manifest declares no verification".to_owned() };
         let verified = is_verified.then_some(entry.verified == Some(true));
-        Ok(SeenUndo { inverse: seen.inverse, read_back: seen.read_back, verified, reason })
+        Ok(SeenUndo { inverse: seen.inverse, read_back: seen.read_back, verified, mismatch: None, reason })
     }
 
     /// The report once nothing moves any more. Nobody sleeps: the clock jumps, further and further.

@@ -112,19 +112,21 @@ fn undone(case: &Case, plan: &SeenPlan, undo: Option<&SeenUndo>) -> Vec<Failure>
     failures.extend(called("expect_handle", "the undo", &expect.handle, inverse));
     failures.extend(called("expect_verification", "the read-back", &expect.verification, read_back));
     if let Some((_, expected)) = expect.verified {
-        failures.extend(verified(expected, undo.and_then(|undo| undo.verified), &why()));
+        failures.extend(verified(expected, undo, &why()));
     }
     failures
 }
 
-fn verified(expected: bool, got: Option<bool>, why: &str) -> Option<Failure> {
+fn verified(expected: bool, undo: Option<&SeenUndo>, why: &str) -> Option<Failure> {
     let words = |accepted| if accepted { "accepted" } else { "not accepted" };
-    let got = match got {
+    let got = match undo.and_then(|undo| undo.verified) {
         Some(got) if got == expected => return None,
-        Some(got) => format!("{}, {why}", words(got)),
+        Some(got) => words(got).to_owned(),
         None => format!("no read-back, {why}"),
     };
-    Some(Failure::new("expect_verified", format!("expected that `verify_with` is {}, got: {got}", words(expected))))
+    let message = format!("expected that `verify_with` is {}, got: {got}", words(expected));
+    let differences = undo.and_then(|undo| undo.mismatch.clone()).into_iter().collect();
+    Some(Failure { field: "expect_verified", message, differences })
 }
 
 fn told(findings: &[Finding]) -> String {

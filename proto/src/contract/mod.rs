@@ -125,6 +125,8 @@ pub struct SeenUndo {
     pub read_back: Option<(ToolName, Value)>,
     /// The read-back showed that the undo worked; `None` where none is declared.
     pub verified: Option<bool>,
+    /// Where the answer to the read-back is not as the manifest expects.
+    pub mismatch: Option<Difference>,
     /// How it ended, in words.
     pub reason: String,
 }
