@@ -1,5 +1,6 @@
 //! Contract tests of manifests: each field of a case with one that passes and one that fails, by the daemon's own code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+use proptest::prelude::*;
 use reversi_actors::contract::run;
 use reversi_proto::contract::load;
 use reversi_proto::manifest::{self, ManifestSet};
@@ -343,4 +344,24 @@ fn what_the_daemon_does_not_take_fails_the_case_and_no_other() {
     let results = run(&set(&(0..300).map(tool).collect::<String>()), &cases);
     assert_eq!(results[0].failures[0].message, "the case can't be played: at most 256 permissions");
     assert!(results[1].passed(), "{:?}", results[1].failures);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_can_be_read_can_be_played(
+        words in proptest::collection::vec((0..40_usize, 0..40_usize), 1..4), cut in 0..20_usize,
+    ) {
+        // Words change places, so that tools, values and fields stand where they don't belong.
+        let mut parts: Vec<&str> = PAGE_CASES.split_inclusive([' ', '\n', ',']).collect();
+        let count = parts.len();
+        words.iter().for_each(|(one, two)| parts.swap(one * 2 % count, two * 3 % count));
+        parts.remove(cut % count);
+        let Ok(cases) = load("c.yaml", parts.concat().as_bytes()) else { return Ok(()) };
+        let results = run(&set(PAGE_MANIFESTS), &cases);
+        prop_assert_eq!(results.len(), cases.len());
+        for failure in results.iter().flat_map(|result| &result.failures) {
+            prop_assert!(!failure.message.contains("defect"), "{}", failure.message);
+        }
+    }
 }

@@ -39,8 +39,8 @@ pub(super) struct TestArgs {
     /// Run only the tests whose name holds this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write the results to this file as JUnit XML too
-    #[arg(long, value_name = "FILE")]
+    /// For CI systems.
+    #[arg(long, value_name = "FILE", help = "Write the results to this file as JUnit XML too")]
     junit: Option<PathBuf>,
     /// Print the results as JSON
     #[arg(long)]
@@ -72,15 +72,18 @@ pub(super) fn run(args: &TestArgs, out: &mut Out) -> Result<ExitCode, Failure> {
         junit::write(file, &outcome)?;
     }
     if args.json {
-        out.json(&outcome.answer())?
+        out.json(&outcome.answer())?;
     } else {
-        outcome.print(out)?
+        outcome.print(out)?;
     }
     Ok(ExitCode::from(if outcome.failed() == 0 { exit::OK } else { exit::FAILED }))
 }
 
-/// Everything that is read, or all mistakes of all files.
-fn read(args: &TestArgs) -> Result<Result<(ManifestSet, Vec<Case>), Vec<Diagnostic>>, Failure> {
+/// What was read, or all mistakes of it.
+type Checked<T> = Result<T, Vec<Diagnostic>>;
+
+/// Manifests and cases of all files.
+fn read(args: &TestArgs) -> Result<Checked<(ManifestSet, Vec<Case>)>, Failure> {
     let mut diagnostics = Vec::new();
     let set = read_manifests(args)?.unwrap_or_else(|mistakes| {
         diagnostics.extend(mistakes);
@@ -96,7 +99,7 @@ fn read(args: &TestArgs) -> Result<Result<(ManifestSet, Vec<Case>), Vec<Diagnost
     Ok(if diagnostics.is_empty() { Ok((set, cases)) } else { Err(diagnostics) })
 }
 
-fn read_manifests(args: &TestArgs) -> Result<Result<ManifestSet, Vec<Diagnostic>>, Failure> {
+fn read_manifests(args: &TestArgs) -> Result<Checked<ManifestSet>, Failure> {
     let named = if args.manifests.is_empty() {
         let settings = Config::find(args.config.as_deref(), Path::new("."));
         settings.map_err(|error| Failure::Input(error.to_string()))?.manifests.unwrap_or_default()

@@ -14,7 +14,9 @@ struct Project(tempfile::TempDir);
 impl Project {
     fn new(files: &[(&str, &str)]) -> Self {
         let project = Self(tempfile::tempdir().unwrap());
-        files.iter().for_each(|(name, text)| drop(project.file(name, text)));
+        for (name, text) in files {
+            project.file(name, text);
+        }
         project
     }
 

@@ -176,7 +176,7 @@ impl Table {
         let again = if case.expect.duplicate.is_some() { Some(self.again(case).await?) } else { None };
         let (plan, is_verified) = self.plan(step).await?;
         let runs = case.expect.needs_rollback() && plan.action == PlanAction::Compensate;
-        let undo = if runs { Some(self.undo(step, is_verified).await?) } else { None };
+        let undo = if runs { Some(Box::new(self.undo(step, is_verified).await?)) } else { None };
         Ok(Observed::Allowed { plan, again, undo })
     }
 

@@ -48,7 +48,7 @@ pub fn judge(case: &Case, seen: &Observed) -> Vec<Failure> {
             }
             failures.extend(planned(case, plan));
             failures.extend(repeated(case, again.as_deref()));
-            failures.extend(undone(case, plan, undo.as_ref()));
+            failures.extend(undone(case, plan, undo.as_deref()));
         }
     }
     failures

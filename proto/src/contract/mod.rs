@@ -103,7 +103,7 @@ pub enum Observed {
         /// Why the same call was refused the second time; empty if it was allowed. `None`: it was not made again.
         again: Option<Vec<Finding>>,
         /// What the undo did; `None`: it was not run.
-        undo: Option<SeenUndo>,
+        undo: Option<Box<SeenUndo>>,
     },
 }
 

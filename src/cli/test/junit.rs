@@ -1,4 +1,4 @@
-//! The results as JUnit XML, as CI systems read it. Must not know what a case is about.
+//! The results as `JUnit` XML, as CI systems read it. Must not know what a case is about.
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
