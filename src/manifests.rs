@@ -33,6 +33,11 @@ impl ManifestsError {
         &self.diagnostics
     }
 
+    /// What is wrong, to be shown with other findings.
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        self.diagnostics
+    }
+
     /// The one way in which they are shown, everywhere: a line each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.diagnostics.iter().map(ToString::to_string)

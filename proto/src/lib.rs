@@ -9,6 +9,7 @@ pub mod canonical;
 pub mod claim;
 pub mod commit;
 pub mod config;
+pub mod contract;
 pub mod doctor;
 pub mod event;
 pub mod halt;

@@ -17,6 +17,7 @@ mod rollback;
 mod runs;
 mod schema;
 mod status;
+mod test;
 mod trust;
 mod validate;
 mod verify;
@@ -55,6 +56,7 @@ enum Command {
     Validate(validate::ValidateArgs),
     Schema(schema::SchemaArgs),
     Lint(lint::LintArgs),
+    Test(test::TestArgs),
     Keygen(keygen::KeygenArgs),
     Completions(completions::CompletionsArgs),
     Demo(crate::demo::DemoArgs),
@@ -101,6 +103,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Validate(args) => validate::run(&args, out),
         Command::Schema(args) => schema::run(&args, out),
         Command::Lint(args) => lint::run(&args, out),
+        Command::Test(args) => test::run(&args, out),
         Command::Keygen(args) => keygen::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Demo(args) => block_on(crate::demo::demo(args)),

@@ -25,6 +25,7 @@ const COMMANDS: &[&str] = &[
     "validate",
     "schema",
     "lint",
+    "test",
     "keygen",
     "completions",
 ];

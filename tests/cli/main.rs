@@ -1,5 +1,6 @@
 //! The command line from outside: what it prints, where, and with which exit code.
 #![allow(clippy::unwrap_used)]
+mod contract;
 mod data_dir;
 mod files;
 mod help;

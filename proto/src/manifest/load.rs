@@ -1,6 +1,7 @@
 //! From bytes to manifests: limits, encoding, which reader. Knows no field of a manifest.
 use super::build::{Form, manifests};
 use super::diagnostic::{Code, Diagnostic, Pos, Report};
+use super::loader::Documents;
 use super::model::{Manifest, Named};
 use super::{json, yaml};
 
@@ -35,10 +36,7 @@ impl Loaded {
     pub fn of(file_name: &str, bytes: &[u8]) -> Self {
         let mut report = Report::new(file_name);
         let mut loaded = Self::unreadable(file_name, Vec::new());
-        if let Some(text) = decode(bytes, &mut report) {
-            let strict = file_name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
-            let read = if strict { json::documents } else { yaml::documents };
-            let documents = read(text, &mut report);
+        if let Some(documents) = documents(file_name, bytes, &mut report) {
             let found = manifests(&documents.nodes, Form::Authored, &mut report);
             loaded.incomplete = documents.incomplete || found.unnamed;
             (loaded.manifests, loaded.broken) = (found.manifests, found.broken);
@@ -61,6 +59,15 @@ impl Loaded {
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
+}
+
+/// The documents of a file, whatever they hold: strict JSON where the file's name ends in `.json`, else YAML. None if
+/// the file is no text.
+pub(crate) fn documents(file_name: &str, bytes: &[u8], report: &mut Report) -> Option<Documents> {
+    let text = decode(bytes, report)?;
+    let strict = file_name.rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
+    let read = if strict { json::documents } else { yaml::documents };
+    Some(read(text, report))
 }
 
 /// The text of the file, if it is one.

@@ -2,14 +2,14 @@
 //! come in as bytes with a name.
 mod build;
 mod build_parts;
-mod diagnostic;
+pub(crate) mod diagnostic;
 mod expect;
 mod json;
-mod load;
+pub(crate) mod load;
 mod loader;
 mod mcp;
 mod model;
-mod node;
+pub(crate) mod node;
 mod path;
 mod places;
 mod reference;
@@ -18,7 +18,7 @@ mod scalar;
 mod set;
 mod template;
 mod undo;
-mod walk;
+pub(crate) mod walk;
 mod yaml;
 
 pub use diagnostic::{Code, DIAGNOSTICS_MAX, Diagnostic};

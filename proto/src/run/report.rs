@@ -31,6 +31,28 @@ pub enum PlanAction {
     Unresolved,
 }
 
+impl PlanAction {
+    /// Every word with its value.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("compensate", Self::Compensate),
+        ("skip", Self::Skip),
+        ("not_undoable", Self::NotUndoable),
+        ("unrecoverable", Self::Unrecoverable),
+        ("unresolved", Self::Unresolved),
+    ];
+
+    /// The word that stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Compensate => "compensate",
+            Self::Skip => "skip",
+            Self::NotUndoable => "not_undoable",
+            Self::Unrecoverable => "unrecoverable",
+            Self::Unresolved => "unresolved",
+        }
+    }
+}
+
 /// One line of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanStep {
