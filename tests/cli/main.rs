@@ -1,8 +1,14 @@
 //! The command line from outside: what it prints, where, and with which exit code.
 #![allow(clippy::unwrap_used)]
+mod approvals;
 mod data_dir;
 mod help;
 mod http;
 mod ledger;
+mod login;
 mod offline;
+mod people;
 mod program;
+mod terminal;
+mod transcript;
+mod watch;
