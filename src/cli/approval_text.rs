@@ -19,22 +19,24 @@ const SHORT_MIN: usize = 12;
 pub(super) fn list(out: &mut Out, items: &[Approval], now: Option<Timestamp>) -> Result<(), Failure> {
     let digits = distinct_digits(items);
     let row = |it: &Approval| {
-        let until = it
-            .deadline
-            .as_deref()
-            .map_or_else(|| "no deadline".to_owned(), |at| distance(at, now).unwrap_or_else(|| instant(at)));
-        let until = if it.status == "pending" || it.status == "approved" { until } else { String::new() };
+        let alive = it.status == "pending" || it.status == "approved";
+        let deadline = it.deadline.as_deref().filter(|_| alive);
+        let until = deadline.map(|at| distance(at, now).unwrap_or_else(|| instant(at)));
         vec![
             it.approval_id.chars().take("apr_".len() + digits).collect(),
-            status(it),
+            match (&it.break_glass, it.level, it.status.as_str()) {
+                (Some(_), _, "approved") => "emergency".to_owned(),
+                (_, 1.., "pending") => format!("level {}", it.level),
+                (_, _, status) => status.to_owned(),
+            },
             format!("{}/{}", it.votes.len(), it.quorum),
-            until,
-            it.requested_by.clone(),
+            until.unwrap_or_else(|| "-".to_owned()),
             it.tool.clone(),
+            it.requested_by.clone(),
         ]
     };
     let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-    out.table(&["APPROVAL", "STATUS", "VOTES", "UNTIL", "ASKED BY", "TOOL"], &rows)
+    out.table(&["APPROVAL", "STATUS", "VOTES", "UNTIL", "TOOL", "ASKED BY"], &rows)
 }
 
 fn distinct_digits(items: &[Approval]) -> usize {
@@ -203,6 +205,10 @@ pub(super) fn outcome(out: &mut Out, it: &Approval, now: Option<Timestamp>) -> R
     let text = match it.status.as_str() {
         "pending" if count < quorum => format!("{count} of {quorum} votes; {} to go{until}", quorum - count),
         "pending" => format!("waits for votes{until}"),
+        "approved" if it.target == "undo" => format!("the undo goes on by itself{until}"),
+        "approved" if it.fingerprint.is_none() => {
+            format!("the next call of {}, or undo by it, may be made{until}", it.tool)
+        }
         "approved" => format!("the same call may be made once{until}"),
         _ => it.end_note.clone().unwrap_or_default(),
     };

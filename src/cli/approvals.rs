@@ -46,6 +46,9 @@ pub(super) struct ApprovalsArgs {
 enum ApprovalsCommand {
     /// Lists requests, the oldest first.
     #[command(after_help = "\
+A status of `level 1` means pending, with one more role or group asked since nobody answered in time;
+`emergency` means granted by one person alone.
+
 Examples:
   reversi approvals list
   reversi approvals list --mine

@@ -175,14 +175,14 @@ fn list(keys: &[Key], out: &mut Out) -> Result<(), Failure> {
             (Some(at), false) => format!("until {}", instant(at)),
             (None, false) => "valid".to_owned(),
         };
-        let observes = if key.allow_observe { ", may observe" } else { "" };
+        let observes = if key.allow_observe { "+observe" } else { "" };
         let groups = if key.groups.is_empty() { String::new() } else { format!(" in {}", key.groups.join(", ")) };
         let person = key.person.as_ref().filter(|person| **person != key.actor);
         let person = person.map_or(String::new(), |person| format!(" ({person})"));
         vec![
             key.key.clone(),
             state,
-            format!("{}{observes}", key.roles.join(", ")),
+            format!("{}{observes}", key.roles.join(",")),
             format!("{}{person}{groups}", key.actor),
         ]
     };

@@ -64,8 +64,8 @@ fn for_people(out: &mut Out, status: &Status) -> Result<(), Failure> {
         out.paragraph(&mark, 12, &format!("{what} since {} by {}: {}", instant(&halt.since), halt.by, halt.reason))?;
     }
     for (count, name, text) in [
-        (status.approvals_open, "approvals", "open: see `reversi approvals list`, `--status approved` too"),
-        (status.reviews_owed, "reviews", "owed after emergency grants: see `reversi approvals reviews`"),
+        (status.approvals_open, "approvals", "open, pending or granted and not used: reversi approvals list"),
+        (status.reviews_owed, "reviews", "owed after emergency grants: reversi approvals reviews"),
     ] {
         if count > 0 {
             let mark = out.paint(Tone::Doubtful, &format!("{name:12}"));

@@ -225,7 +225,9 @@ fn an_operator_says_yes_in_advance() {
     let args = ["runs", "approve", "support:4821", "mail.send", "--note", "she is on the phone"];
     let said = daemon.tell(&args).exits(0);
     assert!(
-        said.words().contains("the same call may be made once until 2026-10-01 00:18:00 UTC (in 15 min)"),
+        said.words().contains(
+            "the next call of stripe.create_charge, or undo by it, may be made until 2026-10-01 00:18:00 UTC"
+        ),
         "{said:?}"
     );
     assert_eq!(daemon.tell(&["runs", "approve", "r", "mail.send", "--json"]).exits(0).json(), answer);
