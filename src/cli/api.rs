@@ -422,8 +422,8 @@ mod tests {
         ServerArgs { url: url.map(str::to_owned), key_file: None, allow_plain_http: false }
     }
 
-    fn profile(url: &str, allow_plain_http: bool) -> Option<Profile> {
-        Some(Profile { url: url.to_owned(), key: "rvk_mine".to_owned(), allow_plain_http })
+    fn profile(url: &str, allow_plain_http: bool) -> Profile {
+        Profile { url: url.to_owned(), key: "rvk_mine".to_owned(), allow_plain_http }
     }
 
     #[test]
@@ -433,7 +433,7 @@ mod tests {
             choose(&args(url), key, profile).map(|found| (found.base.to_string(), found.key))
         };
         let is = |url: &str, key: &str| (url.to_owned(), key.to_owned());
-        let home = || profile("https://reversi.example", false);
+        let home = || Some(profile("https://reversi.example", false));
         assert_eq!(found(None, Some("rvk_env"), None).unwrap(), is("http://127.0.0.1:7421/", "rvk_env"));
         assert_eq!(found(None, None, home()).unwrap(), is("https://reversi.example/", "rvk_mine"));
         assert_eq!(found(None, Some("rvk_env"), home()).unwrap(), is("https://reversi.example/", "rvk_env"));
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn the_profiles_key_goes_to_no_other_daemon() {
         for url in ["https://reversi.example.evil", "https://reversi.example:444", "http://127.0.0.1:7421"] {
-            let told = choose(&args(Some(url)), None, profile("https://reversi.example", false)).err().unwrap();
+            let told = choose(&args(Some(url)), None, Some(profile("https://reversi.example", false))).err().unwrap();
             assert!(told.to_string().contains("is not sent to"), "{told}");
         }
     }
@@ -454,10 +454,10 @@ mod tests {
     #[test]
     fn plain_http_to_another_machine_is_agreed_to_once_a_login() {
         let plain = "http://10.0.0.1:7421";
-        assert!(choose(&args(None), None, profile(plain, true)).is_ok());
-        assert!(choose(&args(Some(plain)), None, profile(plain, true)).is_ok());
-        assert!(choose(&args(None), None, profile(plain, false)).is_err());
-        assert!(choose(&args(Some("http://10.0.0.2:7421")), None, profile(plain, true)).is_err());
+        assert!(choose(&args(None), None, Some(profile(plain, true))).is_ok());
+        assert!(choose(&args(Some(plain)), None, Some(profile(plain, true))).is_ok());
+        assert!(choose(&args(None), None, Some(profile(plain, false))).is_err());
+        assert!(choose(&args(Some("http://10.0.0.2:7421")), None, Some(profile(plain, true))).is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) fn list(out: &mut Out, items: &[Approval], now: Option<Timestamp>) ->
         let deadline = it.deadline.as_deref().filter(|_| alive);
         let until = deadline.map(|at| distance(at, now).unwrap_or_else(|| instant(at)));
         vec![
-            it.approval_id.chars().take("apr_".len() + digits).collect(),
+            it.id.chars().take("apr_".len() + digits).collect(),
             match (&it.break_glass, it.level, it.status.as_str()) {
                 (Some(_), _, "approved") => "emergency".to_owned(),
                 (_, 1.., "pending") => format!("level {}", it.level),
@@ -40,7 +40,7 @@ pub(super) fn list(out: &mut Out, items: &[Approval], now: Option<Timestamp>) ->
 }
 
 fn distinct_digits(items: &[Approval]) -> usize {
-    let mut ids: Vec<&str> = items.iter().filter_map(|it| it.approval_id.strip_prefix("apr_")).collect();
+    let mut ids: Vec<&str> = items.iter().filter_map(|it| it.id.strip_prefix("apr_")).collect();
     ids.sort_unstable();
     let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
     ids.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(SHORT_MIN)
@@ -67,7 +67,7 @@ fn field(out: &mut Out, name: &str, text: &str) -> Result<(), Failure> {
 
 /// A request with everything that a decision needs; the fingerprint stands last, where the question is.
 pub(super) fn show(out: &mut Out, it: &Approval, now: Option<Timestamp>) -> Result<(), Failure> {
-    field(out, "approval", &it.approval_id)?;
+    field(out, "approval", &it.id)?;
     let painted = out.paint(tone_of(&it.status), &clean(&status(it)));
     out.line(format!("{:NAME$}{painted}", "status"))?;
     if let Some(preview) = &it.preview {
@@ -213,7 +213,7 @@ pub(super) fn outcome(out: &mut Out, it: &Approval, now: Option<Timestamp>) -> R
         _ => it.end_note.clone().unwrap_or_default(),
     };
     let text = if text.is_empty() { text } else { format!(": {text}") };
-    out.paragraph("", 0, &escaped(&format!("{} is {}{text}", it.approval_id, status(it))))?;
+    out.paragraph("", 0, &escaped(&format!("{} is {}{text}", it.id, status(it))))?;
     match &it.break_glass {
         Some(Glass { review_by: Some(due), .. }) => {
             let text = format!("another person owes a review until {}", with_distance(due, now));
@@ -230,7 +230,7 @@ pub(super) fn outcome(out: &mut Out, it: &Approval, now: Option<Timestamp>) -> R
 pub(super) fn reviews(out: &mut Out, items: &[Review], now: Option<Timestamp>) -> Result<(), Failure> {
     for it in items {
         let due = if it.overdue { "overdue since" } else { "due" };
-        let due = format!("{due} {}", with_distance(&it.review_by, now));
+        let due = format!("{due} {}", with_distance(&it.due, now));
         let tone = if it.overdue { Tone::Bad } else { Tone::Doubtful };
         let due = out.paint(tone, &due);
         out.line(clean(&it.approval))?;

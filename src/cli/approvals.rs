@@ -281,9 +281,9 @@ fn show(api: &Api, typed: &str, json: bool, out: &mut Out) -> Result<ExitCode, F
     let id = full_id(api, typed, false)?;
     let (value, approval): (Value, Approval) = api.get(&format!("/approvals/{id}"))?;
     if json {
-        out.json(&value)?
+        out.json(&value)?;
     } else {
-        approval_text::show(out, &approval, api.now())?
+        approval_text::show(out, &approval, api.now())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -385,5 +385,5 @@ fn beginning(api: &Api, status: &str, digits: &str) -> Result<Vec<String>, Failu
     let before = first.ok().and_then(|first| first.checked_sub(1));
     let cursor = before.map_or(String::new(), |before| format!("&cursor=apr_{before:032x}"));
     let (_, page): (_, ApprovalPage) = api.get(&format!("/approvals?status={status}&limit=2{cursor}"))?;
-    Ok(page.items.into_iter().map(|it| it.approval_id).filter(|id| begins(id, digits)).collect())
+    Ok(page.items.into_iter().map(|it| it.id).filter(|id| begins(id, digits)).collect())
 }

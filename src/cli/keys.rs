@@ -73,7 +73,7 @@ The last valid admin key can't be revoked: make another one first.
 Example:
   reversi keys revoke 0199f3a0c0de7abc")]
     Revoke {
-        /// The key's id, the middle part of rvk_ID_...
+        /// The key's id, the middle part of `rvk_ID_...`
         #[arg(value_name = "KEY_ID")]
         key: KeyId,
     },
@@ -82,7 +82,7 @@ Example:
 The new key goes to stdout, everything else to stderr:
   (umask 077; reversi keys rotate 0199f3a0c0de7abc > support-bot.key)")]
     Rotate {
-        /// The old key's id, the middle part of rvk_ID_...
+        /// The old key's id, the middle part of `rvk_ID_...`
         #[arg(value_name = "KEY_ID")]
         key: KeyId,
     },
@@ -180,7 +180,7 @@ fn list(keys: &[Key], out: &mut Out) -> Result<(), Failure> {
         let person = key.person.as_ref().filter(|person| **person != key.actor);
         let person = person.map_or(String::new(), |person| format!(" ({person})"));
         vec![
-            key.key.clone(),
+            key.id.clone(),
             state,
             format!("{}{observes}", key.roles.join(",")),
             format!("{}{person}{groups}", key.actor),

@@ -65,7 +65,7 @@ pub(super) fn login(args: &LoginArgs, out: &mut Out) -> Result<ExitCode, Failure
     };
     let api = Api::of_profile(&profile)?;
     let (_, me): (_, Me) = api.get("/me")?;
-    profile.url = api.base().to_owned();
+    api.base().clone_into(&mut profile.url);
     profile::store(&path, &profile)?;
     out.line(clean(&format!("logged in at {} as {}", api.base(), me.sentence())))?;
     out.flush()?;

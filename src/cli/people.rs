@@ -96,7 +96,7 @@ pub(super) fn groups(args: &GroupsArgs, out: &mut Out) -> Result<ExitCode, Failu
 
 fn group(group: &Group, out: &mut Out) -> Result<(), Failure> {
     let members = if group.members.is_empty() { "nobody".to_owned() } else { group.members.join(", ") };
-    out.paragraph("", 0, &format!("{}: {members}", group.group))
+    out.paragraph("", 0, &format!("{}: {members}", group.name))
 }
 
 /// Votes that are lent for a while.
@@ -205,7 +205,7 @@ pub(super) fn delegations(args: &DelegationsArgs, out: &mut Out) -> Result<ExitC
 }
 
 fn delegation(it: &Delegation, out: &mut Out) -> Result<(), Failure> {
-    out.line(clean(&it.delegation))?;
+    out.line(clean(&it.id))?;
     let (start, end) = (instant(&it.start), instant(&it.end));
     let text =
         format!("{} may vote in the place of {} as {} from {start} to {end}", it.to, it.from, it.roles.join(", "));

@@ -129,7 +129,7 @@ impl Watch<'_> {
             let (value, IgnoredAny) = self.api.get(&path)?;
             for value in value["items"].as_array().into_iter().flatten() {
                 if let Ok(it) = Approval::deserialize(value) {
-                    all.insert(it.approval_id.clone(), Seen { value: value.clone(), it });
+                    all.insert(it.id.clone(), Seen { value: value.clone(), it });
                 }
             }
             match value["next_cursor"].as_str() {
@@ -152,7 +152,7 @@ impl Watch<'_> {
         };
         let word = out.paint(tone, &format!("{:11}", clean(change)));
         let time = now.map_or_else(|| "        ".to_owned(), time_of_day);
-        out.paragraph(&format!("{time} {word}"), INDENT, &seen.it.approval_id)?;
+        out.paragraph(&format!("{time} {word}"), INDENT, &seen.it.id)?;
         out.paragraph("", INDENT, &escaped(&detail(change, &seen.it, now)))
     }
 }

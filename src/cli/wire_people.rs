@@ -14,7 +14,8 @@ pub(super) struct ApprovalPage {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Approval {
-    pub(super) approval_id: String,
+    #[serde(rename = "approval_id")]
+    pub(super) id: String,
     pub(super) run_id: String,
     pub(super) step: Option<u32>,
     pub(super) target: String,
@@ -91,7 +92,8 @@ pub(super) struct Review {
     pub(super) run_id: Option<String>,
     pub(super) person: String,
     pub(super) reason: String,
-    pub(super) review_by: String,
+    #[serde(rename = "review_by")]
+    pub(super) due: String,
     pub(super) overdue: bool,
 }
 
@@ -105,7 +107,8 @@ pub(super) struct List<T> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Key {
-    pub(super) key: String,
+    #[serde(rename = "key")]
+    pub(super) id: String,
     pub(super) actor: String,
     pub(super) person: Option<String>,
     pub(super) roles: Vec<String>,
@@ -119,7 +122,8 @@ pub(super) struct Key {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Group {
-    pub(super) group: String,
+    #[serde(rename = "group")]
+    pub(super) name: String,
     pub(super) members: Vec<String>,
 }
 
@@ -127,7 +131,8 @@ pub(super) struct Group {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Delegation {
-    pub(super) delegation: String,
+    #[serde(rename = "delegation")]
+    pub(super) id: String,
     pub(super) from: String,
     pub(super) to: String,
     pub(super) roles: Vec<String>,

@@ -39,7 +39,7 @@ fn looks() -> Vec<Value> {
         page(&[at("pending", &[], &none)]),
         page(&[at("pending", &["fred"], &json!({}))]),
         page(&[]),
-        page(&[granted.clone()]),
+        page(std::slice::from_ref(&granted)),
         page(&[]),
         page(&[granted]),
         page(&[]),

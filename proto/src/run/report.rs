@@ -227,7 +227,7 @@ impl Run {
                 Turn::Done => report.compensated.push(entry("undone")),
                 Turn::Ready | Turn::Moving => report.in_progress.push(entry("its turn has come")),
                 Turn::ToAsk | Turn::AwaitingApproval => {
-                    report.awaiting_approval.push(entry("a person must approve this undo"))
+                    report.awaiting_approval.push(entry("a person must approve this undo"));
                 }
                 Turn::Deferred => report.deferred.push(entry("a later step must be undone or settled first")),
                 Turn::Stuck => match step.undo.as_deref().map(Undo::phase) {
