@@ -16,6 +16,8 @@ use reversi::adapters::notify::LogNotifier;
 use reversi::demo::api::Api;
 use reversi::demo::daemon::{Setting, Stage};
 use reversi::http::{Http, Limits, Serve};
+use reversi::manifests::Source;
+use reversi::reload::Reloader;
 use reversi_actors::clock::RealClock;
 use reversi_actors::ids::OsIds;
 use reversi_actors::journal::MemoryJournal;
@@ -55,7 +57,8 @@ fn serve_from_memory() {
             Ok(())
         });
         let system = system.await.unwrap();
-        let http = Http::new(system.service(), Limits::default());
+        let reloader = Arc::new(Reloader::new(system.service(), Source::Named(Vec::new())));
+        let http = Http::new(system.service(), reloader, Limits::default());
         let server = http.listen("127.0.0.1:0".parse().unwrap(), Serve::Everything).await.unwrap();
         println!("{} {key}", server.address());
         std::io::stdout().flush().unwrap();

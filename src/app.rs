@@ -21,7 +21,8 @@ use crate::adapters::notify::LogNotifier;
 use crate::adapters::upstreams::{UpstreamError, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::http::{Http, Limits, Serve, Server};
-use crate::manifests::{self, ManifestsError};
+use crate::manifests::ManifestsError;
+use crate::reload::Reloader;
 
 /// The first admin key's file in the data directory.
 pub const ADMIN_KEY_FILE: &str = "admin.key";
@@ -46,8 +47,8 @@ pub enum AppError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The manifests.
-    #[error(transparent)]
-    Manifests(#[from] ManifestsError),
+    #[error("{0}\nthe daemon does not start with manifests that have mistakes")]
+    Manifests(ManifestsError),
     /// The data directory.
     #[error("the data directory {path} can't be made")]
     DataDir {
@@ -83,6 +84,7 @@ pub enum AppError {
 /// A running daemon.
 pub struct App {
     system: System,
+    reloader: Arc<Reloader>,
     /// The API first.
     servers: Vec<Server>,
     address: SocketAddr,
@@ -92,7 +94,7 @@ impl App {
     /// Starts everything; returns once requests are answered.
     pub async fn start(config: Config, options: Options) -> Result<Self, AppError> {
         config.check()?;
-        let manifests = read_manifests(&config)?;
+        let manifests = read_manifests(&config).map_err(AppError::Manifests)?;
         make_data_dir(&config.data_dir)?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::start());
         // The journal first: it holds the lock that keeps a second daemon from ending the first one's upstreams.
@@ -108,9 +110,10 @@ impl App {
         };
         let key_file = config.data_dir.join(ADMIN_KEY_FILE);
         let system = System::start(parts, move |key| keep_admin_key(&key_file, key)).await?;
-        let http = Http::new(system.service(), options.limits);
+        let reloader = Arc::new(Reloader::new(system.service(), config.manifests.clone()));
+        let http = Http::new(system.service(), Arc::clone(&reloader), options.limits);
         match listen(&http, &config).await {
-            Ok((address, servers)) => Ok(Self { system, servers, address }),
+            Ok((address, servers)) => Ok(Self { system, reloader, servers, address }),
             Err(error) => {
                 system.stop().await?;
                 Err(error)
@@ -128,6 +131,11 @@ impl App {
         self.system.service()
     }
 
+    /// Reads the manifests again when asked to.
+    pub fn reloader(&self) -> Arc<Reloader> {
+        Arc::clone(&self.reloader)
+    }
+
     /// Runs until `signal` ends, then stops: no new requests, those at work finish, and the journal gets its mark of a
     /// clean stop.
     pub async fn run_until(self, signal: impl Future<Output = ()>) -> Result<(), AppError> {
@@ -143,9 +151,11 @@ impl App {
 }
 
 fn read_manifests(config: &Config) -> Result<ManifestSet, ManifestsError> {
-    let manifests = manifests::read(config.manifests.as_deref().unwrap_or_default())?;
+    let manifests = config.manifests.read_at_start()?;
     if manifests.is_empty() {
-        tracing::warn!("there are no manifests, so every call is blocked: put some into the folder manifests");
+        tracing::warn!(
+            "there are no manifests, so every call is blocked: put some into the folder manifests and reload"
+        );
     } else {
         tracing::info!(count = manifests.len(), "manifests are loaded");
     }

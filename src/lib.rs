@@ -2,6 +2,7 @@
 //! `reversi-proto` and carried out in `reversi-actors`; here requests become calls of the Service.
 pub mod adapters;
 pub mod app;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod connector;
@@ -9,4 +10,5 @@ pub mod demo;
 pub mod http;
 pub mod log;
 pub mod manifests;
+pub mod reload;
 pub mod serve;

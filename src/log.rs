@@ -22,7 +22,8 @@ pub fn start(json: bool, level: Option<&str>) -> Result<(), ParseError> {
     };
     // A filter of its own: an `off` among the directives would lose to a more precise one, like `rmcp::service=trace`.
     let filter = asked.and(filter_fn(may_be_logged));
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    // The terminal can go away without ending us: a line that can't be written is lost, and must not be a panic.
+    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let lines = if json {
         lines.json().flatten_event(true).with_current_span(false).boxed()
     } else {

@@ -2,26 +2,39 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
+use reversi_actors::service::ReloadBy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::{App, Options, write_atomically};
-use crate::config::Config;
+use crate::check::check;
+use crate::config::{Config, ConfigError};
+use crate::reload::Reloader;
 use crate::{http, log};
 
 /// Runs the daemon.
 #[derive(Debug, Clone, Args)]
+#[allow(clippy::struct_excessive_bools)] // each is an option of its own
 #[command(after_help = "\
+SIGTERM and SIGINT stop it: requests that are being worked on may finish. SIGHUP, like
+`reversi reload`, makes it read the manifests again, and nothing else of the settings; with a
+mistake in any file those in force stay.
+
 Examples:
   reversi serve
+  reversi serve --check && systemctl reload reversi
   reversi serve --config /etc/reversi/reversi.config.yaml --json-logs
   reversi serve --data ./ledger --listen 127.0.0.1:8080")]
 pub struct ServeArgs {
     /// Settings [default: reversi.config.yaml if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Check settings and manifests, say what is wrong, and start nothing
+    #[arg(long)]
+    pub check: bool,
     /// Where the ledger lives [default: ./reversi-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -47,16 +60,13 @@ pub struct ServeArgs {
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    if args.check {
+        return only_check(&args);
+    }
+    // Before anything else, so that no signal is lost, and a SIGHUP that comes early doesn't end the process.
+    let (signals, hangups) = Signals::listen().context("signals can't be listened for")?;
     log::start(args.json_logs, args.log.as_deref()).context("--log or RUST_LOG is not a log level")?;
-    // Before anything takes long, so that a signal during the start is not lost.
-    let signals = Signals::listen().context("signals can't be listened for")?;
-    let mut config = Config::find(args.config.as_deref(), Path::new("."))?;
-    if let Some(data) = args.data {
-        config.data_dir = data;
-    }
-    if let Some(listen) = args.listen {
-        config.listen = listen;
-    }
+    let config = settings(&args)?;
     let options = Options {
         accept_clock: args.accept_clock,
         accept_restored_storage: args.accept_restored_storage,
@@ -68,18 +78,59 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         let written = write_atomically(file, format!("{}\n", app.addr()).as_bytes());
         written.with_context(|| format!("the ready file {} can't be written", file.display()))?;
     }
+    let reloads = tokio::spawn(reload_at(hangups, app.reloader()));
     app.run_until(signals.any()).await?;
+    reloads.abort();
     Ok(ExitCode::SUCCESS)
 }
 
+/// The settings with what the command line says instead.
+fn settings(args: &ServeArgs) -> Result<Config, ConfigError> {
+    let mut config = Config::find(args.config.as_deref(), Path::new("."))?;
+    if let Some(data) = &args.data {
+        config.data_dir.clone_from(data);
+    }
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    Ok(config)
+}
+
+fn only_check(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    match check(&settings(args)?) {
+        Ok(count) => {
+            let manifests = match count {
+                0 => "no manifests, so every call would be blocked".to_owned(),
+                1 => "1 tool manifest".to_owned(),
+                more => format!("{more} tool manifests"),
+            };
+            println!("ok: the daemon can start with these settings and {manifests}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(problems) => bail!("the check found what is wrong:\n{}", problems.join("\n")),
+    }
+}
+
+/// Each SIGHUP is a reload; those that come while one is going on are one more together.
+async fn reload_at(mut hangups: Signal, reloader: Arc<Reloader>) {
+    while hangups.recv().await.is_some() {
+        tracing::info!("SIGHUP: the manifests are read again");
+        reloader.reload_and_log(&ReloadBy::system()).await;
+    }
+}
+
+/// Those that stop the daemon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    /// The one that does not stop it comes first: it must be there as early as possible.
+    fn listen() -> std::io::Result<(Self, Signal)> {
+        let hangups = signal(SignalKind::hangup())?;
+        let stops = Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+        Ok((stops, hangups))
     }
 
     async fn any(mut self) {

@@ -123,6 +123,17 @@ fn edges_see_the_service_and_not_what_is_behind_it() {
 }
 
 #[test]
+fn the_http_edge_reads_no_files() {
+    // A file can keep its reader waiting; whoever reads one does it on a thread that may wait (src/reload.rs).
+    for file in sources("src/http") {
+        let text = fs::read_to_string(&file).unwrap();
+        for banned in ["std::fs", "tokio::fs", "manifests::read", ".read_at_start("] {
+            assert!(!text.contains(banned), "{} must not use {banned}", file.display());
+        }
+    }
+}
+
+#[test]
 fn proto_is_pure() {
     for file in sources("proto/src") {
         let text = fs::read_to_string(&file).unwrap();

@@ -11,7 +11,7 @@ use reversi_proto::run::Run;
 use reversi_proto::wake::Wake;
 use tokio::sync::watch;
 
-use crate::codec::{Decoded, RunKeys, decode};
+use crate::codec::{Decoded, RunKeys, decode_public};
 use crate::directory::Directory;
 use crate::failpoint::failpoint;
 use crate::host::{ChainEnd, Entity, HostError};
@@ -149,7 +149,7 @@ impl Asked {
                 let StreamId::Approval(id) = stream else { continue };
                 let from = journal.version(stream)?.unwrap_or(0);
                 if let Some(record) = journal.load(stream, from)?.last() {
-                    self.fold(id, &decode(journal, record)?);
+                    self.fold(id, &decode_public(record)?);
                 }
             }
             match page.into_iter().next_back() {
@@ -159,9 +159,9 @@ impl Asked {
         }
     }
 
-    /// On the writer's thread.
-    pub(crate) fn publish(&self, journal: &dyn Journal, id: &ApprovalId, published: &PublishedRecord) {
-        match decode(journal, &StoredRecord::from(published)) {
+    /// On the writer's thread, so it asks the journal nothing.
+    pub(crate) fn publish(&self, id: &ApprovalId, published: &PublishedRecord) {
+        match decode_public(&StoredRecord::from(published)) {
             Ok(decoded) => self.fold(id, &decoded),
             // It was encoded a moment ago, so this is a bug; the list of approvals shows one too many or too few.
             Err(error) => tracing::error!(%error, "a record of an approval could not be read back"),
@@ -237,7 +237,7 @@ impl World {
         let stream = StreamId::Approval(id.clone());
         let seq = self.journal.version(&stream).ok()??;
         let records = self.journal.load(&stream, seq).ok()?;
-        let decoded = decode(&*self.journal, records.last()?).ok()?;
+        let decoded = decode_public(records.last()?).ok()?;
         Some(ApprovalKey(decoded.run?, id.clone()))
     }
 }

@@ -144,10 +144,21 @@ pub(crate) struct Decoded {
     pub(crate) event: Event,
 }
 
+/// Reads the public half of a record, for which no key is needed; the private half is the default.
+pub(crate) fn decode_public(record: &StoredRecord) -> Result<Decoded, CodecError> {
+    let (seq, line) = (record.seq, line_of(record)?);
+    let event = Event::decode(line.kind, line.body.get(), &[]).map_err(|source| CodecError::Event { seq, source })?;
+    let meta = Meta { seq: line.seq, ts: line.ts, leaf: record.leaf, actor: line.actor };
+    Ok(Decoded { run: line.run.parse().ok(), meta, event })
+}
+
+fn line_of(record: &StoredRecord) -> Result<Line<'_>, CodecError> {
+    serde_json::from_slice(&record.line).map_err(|source| CodecError::Line { seq: record.seq, source })
+}
+
 /// Reads a record; a run whose key was erased gives events with empty private halves.
 pub(crate) fn decode(journal: &dyn Journal, record: &StoredRecord) -> Result<Decoded, CodecError> {
-    let seq = record.seq;
-    let line: Line<'_> = serde_json::from_slice(&record.line).map_err(|source| CodecError::Line { seq, source })?;
+    let (seq, line) = (record.seq, line_of(record)?);
     let run: Option<RunId> = line.run.parse().ok();
     let key = match &run {
         None => Some(journal.ledger_keys().seal),

@@ -117,6 +117,8 @@ codes! {
     GroupNotFound = "group.not_found", NotFound;
     /// No such delegation, or not the caller's.
     DelegationNotFound = "delegation.not_found", NotFound;
+    /// Mistakes in manifest files.
+    ManifestsInvalid = "manifests.invalid", Invalid;
     /// It can't be meant.
     RequestInvalid = "request.invalid", Invalid;
     /// A limit is reached.

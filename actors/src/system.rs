@@ -2,10 +2,8 @@
 use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
-use reversi_proto::event::v1::{
-    DaemonStarted, DaemonStopped, LedgerOpened, ManifestsLoaded, ManifestsLoadedPrivate, Role,
-};
-use reversi_proto::event::{ConfigEvent, Event, SystemEvent};
+use reversi_proto::event::v1::{DaemonStarted, DaemonStopped, LedgerOpened, Role};
+use reversi_proto::event::{Event, SystemEvent};
 use reversi_proto::ids::{Actor as Who, LedgerId, StreamId};
 use reversi_proto::manifest::ManifestSet;
 use reversi_proto::wake::Wake;
@@ -18,7 +16,7 @@ use crate::ids::IdSource;
 use crate::journal::{AppendError, Journal, JournalError, NewRecord, PublishedRecord};
 use crate::ports::{Notifier, ToolCaller};
 use crate::root::{Never, Root};
-use crate::service::{NewKey, Service};
+use crate::service::{NewKey, Service, put_in_force};
 use crate::world::World;
 
 /// Name and version that records carry.
@@ -129,7 +127,7 @@ impl System {
         }));
         let started = DaemonStarted { clean: stopped_cleanly(&world)?, software: SOFTWARE.to_owned() };
         world.append_system(SystemEvent::DaemonStarted(started, ()).into()).await?;
-        load_manifests(&world, &parts.manifests).await?;
+        put_in_force(&world, &Who::system(), &parts.manifests).await?;
         let service = Service::new(Arc::clone(&world));
         first_admin_key(&world, &service, keep_admin_key).await?;
         let root = Root { world: Arc::clone(&world) };
@@ -161,20 +159,6 @@ fn stopped_cleanly(world: &World) -> Result<bool, StartError> {
     let Some(last) = last.last() else { return Ok(false) };
     let decoded = decode(&*world.journal, last).map_err(|error| StartError::Globals(error.into()))?;
     Ok(matches!(decoded.event, Event::System(SystemEvent::DaemonStopped(..))))
-}
-
-/// Journals today's manifests unless they are those in force.
-async fn load_manifests(world: &World, manifests: &ManifestSet) -> Result<(), StartError> {
-    let globals = world.globals();
-    if globals.archive.checksum() == Some(manifests.checksum()) {
-        return Ok(());
-    }
-    let body = ManifestsLoaded { count: u32::try_from(manifests.len()).unwrap_or(u32::MAX), set: manifests.checksum() };
-    let texts = manifests.iter().map(|manifest| manifest.canonical()).collect();
-    let event = ConfigEvent::ManifestsLoaded(body, ManifestsLoadedPrivate { texts });
-    let expect = (StreamId::Config, globals.config_version);
-    world.append_global(&Who::system(), event.into(), Some(expect)).await?;
-    Ok(())
 }
 
 /// A ledger without keys gets its admin key. The file comes first: if the record is lost, the next boot makes another.

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::approvals::{ApprovalKey, Asked};
 use crate::clock::Clock;
-use crate::codec::{Decoded, Place, decode, encode};
+use crate::codec::{Decoded, Place, decode, decode_public, encode};
 use crate::directory::Directory;
 use crate::host::{Answer, Entity, HostError, Msg};
 use crate::ids::{IdSource, Mint as _};
@@ -154,7 +154,7 @@ impl World {
                         let _ = self.undos.send_if_live(&key, Msg::Foreign(Arc::clone(batch)), now);
                     }
                     StreamId::Approval(id) => {
-                        self.asked.publish(&*self.journal, id, published);
+                        self.asked.publish(id, published);
                         if let (Some(run), true) = (run_of(published), index > 0) {
                             let (key, now) = (ApprovalKey(run.clone(), id.clone()), published.record.ts);
                             let _ = self.approvals.send_if_live(&key, Msg::Foreign(Arc::clone(batch)), now);
@@ -169,7 +169,12 @@ impl World {
 
     fn publish_global(&self, stream: &StreamId, published: &PublishedRecord) {
         let record = StoredRecord::from(published);
-        match decode(&*self.journal, &record) {
+        // The writer's thread can't ask for a run's key; what a run's record says to all is in its public half.
+        let decoded = match run_of(published) {
+            Some(_) => decode_public(&record),
+            None => decode(&*self.journal, &record),
+        };
+        match decoded {
             Ok(decoded) => {
                 let mut globals = self.globals.write().unwrap_or_else(PoisonError::into_inner);
                 globals.fold(stream, &decoded);

@@ -326,12 +326,30 @@ fn refused(status: StatusCode, body: &str) -> Failure {
     for error in problem["errors"].as_array().into_iter().flatten() {
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
         let (field, more) = (text("field"), text("detail"));
-        if !more.is_empty() && !detail.contains(&more) {
-            // Writing into a String can't fail.
+        // Writing into a String can't fail.
+        if error["file"].is_string() {
+            let _ = write!(detail, "\n  {}", in_file(error));
+        } else if !more.is_empty() && !detail.contains(&more) {
             let _ = write!(detail, "\n  {field}: {more}");
         }
     }
     Failure::Refused { status: status.as_u16(), code: member("code"), detail, request_id: member("request_id") }
+}
+
+/// A mistake in one of the daemon's files, as the commands that read files themselves show it.
+fn in_file(error: &Value) -> String {
+    let text = |name: &str| error[name].as_str().filter(|text| !text.is_empty());
+    let mut line = text("file").unwrap_or_default().to_owned();
+    if let (Some(at), Some(column)) = (error["line"].as_u64(), error["column"].as_u64()) {
+        let _ = write!(line, ":{at}:{column}");
+    }
+    for more in [text("field"), text("detail")].into_iter().flatten() {
+        let _ = write!(line, ": {more}");
+    }
+    if let Some(hint) = text("hint") {
+        let _ = write!(line, " ({hint})");
+    }
+    line
 }
 
 /// Keys cross other networks than this machine's own only encrypted.

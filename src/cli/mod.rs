@@ -11,10 +11,12 @@ mod keygen;
 mod keys;
 mod ledger;
 mod login;
+mod mistakes;
 mod out;
 mod people;
 mod profile;
 mod progress;
+mod reload;
 mod render;
 mod rollback;
 mod runs;
@@ -64,6 +66,7 @@ enum Command {
     Keys(keys::KeysArgs),
     Groups(people::GroupsArgs),
     Delegations(people::DelegationsArgs),
+    Reload(reload::ReloadArgs),
     Ledger(ledger::LedgerArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
@@ -116,6 +119,7 @@ fn dispatch(command: Command, out: &mut Out) -> Result<ExitCode, Failure> {
         Command::Keys(args) => keys::run(&args, out),
         Command::Groups(args) => people::groups(&args, out),
         Command::Delegations(args) => people::delegations(&args, out),
+        Command::Reload(args) => reload::run(&args, out),
         Command::Ledger(args) => ledger::run(args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),

@@ -2,12 +2,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use reversi_proto::manifest::{Diagnostic, ManifestSet};
 use serde::Serialize;
 
-use super::failure::{Failure, exit};
-use super::out::{Out, Tone, clean};
-use crate::manifests::{self, ManifestsError};
+use super::failure::Failure;
+use super::mistakes;
+use super::out::{Out, Tone};
+use crate::manifests;
 
 /// Checks tool manifests, each by itself and all together.
 #[derive(Debug, clap::Args)]
@@ -30,39 +30,21 @@ pub(super) struct ValidateArgs {
 struct Answer<'a> {
     ok: bool,
     tools: Vec<&'a str>,
-    diagnostics: &'a [Diagnostic],
+    diagnostics: [(); 0],
 }
 
 pub(super) fn run(args: &ValidateArgs, out: &mut Out) -> Result<ExitCode, Failure> {
-    let checked = check(&args.paths)?;
-    let (set, diagnostics) = match &checked {
-        Ok(set) => (Some(set), &[][..]),
-        Err(diagnostics) => (None, diagnostics.as_slice()),
+    let set = match manifests::read(&args.paths) {
+        Ok(set) => set,
+        Err(mistakes) => return mistakes::print(&mistakes, args.json, out),
     };
-    let tools: Vec<&str> = set.into_iter().flat_map(ManifestSet::iter).map(|manifest| manifest.tool.as_str()).collect();
     if args.json {
-        out.json(&Answer { ok: set.is_some(), tools, diagnostics })?;
-    } else if set.is_some() {
-        let plural = if tools.len() == 1 { "manifest" } else { "manifests" };
-        let ok = out.paint(Tone::Good, "ok");
-        out.line(format!("{ok}: {} tool {plural} valid", tools.len()))?;
+        let tools = set.iter().map(|manifest| manifest.tool.as_str()).collect();
+        out.json(&Answer { ok: true, tools, diagnostics: [] })?;
     } else {
-        diagnostics.iter().try_for_each(|diagnostic| out.line(clean(&diagnostic.to_string())))?;
-        out.flush()?;
-        let plural = if diagnostics.len() == 1 { "mistake" } else { "mistakes" };
-        eprintln!("{} {plural}", diagnostics.len());
+        let plural = if set.len() == 1 { "manifest" } else { "manifests" };
+        let ok = out.paint(Tone::Good, "ok");
+        out.line(format!("{ok}: {} tool {plural} valid", set.len()))?;
     }
-    Ok(ExitCode::from(if set.is_some() { exit::OK } else { exit::FAILED }))
-}
-
-/// All mistakes of all files; those between files only once each file is in order.
-fn check(paths: &[PathBuf]) -> Result<Result<ManifestSet, Vec<Diagnostic>>, Failure> {
-    match manifests::read(paths) {
-        Ok(set) if set.is_empty() => {
-            Err(Failure::Input("there is no .yaml, .yml or .json file to check in what was named".to_owned()))
-        }
-        Ok(set) => Ok(Ok(set)),
-        Err(ManifestsError::Invalid(diagnostics)) => Ok(Err(diagnostics)),
-        Err(ManifestsError::Read { path, source }) => Err(Failure::io("read", &path, &source)),
-    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,18 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+/// What a reload came to.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Reloaded {
+    pub(super) changed: bool,
+    pub(super) count: u64,
+    pub(super) seq: Option<u64>,
+    pub(super) added: Vec<String>,
+    pub(super) removed: Vec<String>,
+    pub(super) updated: Vec<String>,
+}
+
 /// A page of runs.
 #[derive(Debug, Deserialize)]
 pub(super) struct RunPage {

@@ -9,6 +9,7 @@ pub use yaml::Mistake;
 use yaml::{Node, Report};
 
 use crate::adapters::upstreams::UpstreamConfig;
+use crate::manifests::Source;
 
 /// The file that is read when none is named and it is there.
 pub const FILE_NAME: &str = "reversi.config.yaml";
@@ -28,8 +29,8 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     /// Plain HTTP on an address that other machines can reach.
     pub allow_plain_http: bool,
-    /// Manifest files and folders of them; None: the folder `manifests` if it is there.
-    pub manifests: Option<Vec<PathBuf>>,
+    /// Manifest files and folders of them.
+    pub manifests: Source,
     /// MCP servers.
     pub upstreams: Vec<UpstreamConfig>,
     /// Where checkpoints go; None: beside the data directory.
@@ -95,7 +96,7 @@ impl Config {
             listen: (Ipv4Addr::LOCALHOST, PORT).into(),
             metrics_listen: None,
             allow_plain_http: false,
-            manifests: Some(folder.join("manifests")).filter(|path| path.is_dir()).map(|path| vec![path]),
+            manifests: Source::Default(folder.join("manifests")),
             upstreams: Vec::new(),
             checkpoint_file: None,
             origin: "reversi".to_owned(),
@@ -144,7 +145,7 @@ impl Config {
                 "origin" => set(&mut self.origin, origin(node, report)),
                 "manifests" => {
                     let texts = report.texts(node, &name);
-                    self.manifests = Some(texts.iter().map(|text| folder.join(text)).collect());
+                    self.manifests = Source::Named(texts.iter().map(|text| folder.join(text)).collect());
                 }
                 "upstreams" => {
                     let nodes = report.list(node, &name);

@@ -26,7 +26,7 @@ origin: host.example
     assert_eq!(config.listen.port(), 0);
     assert_eq!(config.metrics_listen.unwrap().port(), 9000);
     let manifests = vec![PathBuf::from("/etc/reversi/tools.yaml"), PathBuf::from("/srv/manifests")];
-    assert_eq!(config.manifests, Some(manifests));
+    assert_eq!(config.manifests, Source::Named(manifests));
     let [files, web] = &config.upstreams[..] else { panic!("two upstreams") };
     assert_eq!(files.command.as_deref(), Some("/etc/reversi/./bin/server"));
     assert_eq!(files.args, ["--root", "1"]);
@@ -44,9 +44,7 @@ fn an_empty_file_and_no_file_give_the_defaults() {
     assert_eq!(config, Config::parse("# nothing\n", folder.path()).unwrap());
     assert_eq!(config.listen.to_string(), "127.0.0.1:7421");
     assert_eq!(config.checkpoint_file(), folder.path().join("reversi-data.checkpoints"));
-    assert_eq!(config.manifests, None);
-    std::fs::create_dir(folder.path().join("manifests")).unwrap();
-    assert_eq!(Config::find(None, folder.path()).unwrap().manifests, Some(vec![folder.path().join("manifests")]));
+    assert_eq!(config.manifests, Source::Default(folder.path().join("manifests")));
 }
 
 #[test]

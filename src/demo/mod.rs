@@ -142,6 +142,8 @@ async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
     let admin = stage.admin(&daemon)?;
     let operator = admin.with_role("olga", "operator").await?;
     let bot = admin.with_role("bot-1", "agent").await?;
+    // Whom the mail waits for; it never gets an answer.
+    admin.with_role("anna", "approver").await?;
     tale.say(&format!("daemon on {}, sandbox {} (tree {})", daemon.url, stage.sandbox().display(), before.short(12)));
     let pinned = pin_key(&operator).await?;
     tale.say(&format!("an auditor pins the ledger's key on the first day: {pinned}"));

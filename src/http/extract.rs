@@ -115,7 +115,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
                 source = inner;
             }
             let detail = without_values(&source.to_string());
-            let mistake = Mistake { field: Cow::Borrowed("query"), detail: detail.clone(), line: None, column: None };
+            let mistake = Mistake { field: Cow::Borrowed("query"), detail: detail.clone(), ..Mistake::default() };
             Problem::malformed(format!("the query string can't be read: {detail}"), mistake)
         })
     }
@@ -204,7 +204,7 @@ impl<const MAX: usize> FromRequest<Shared> for JsonBody<MAX> {
         }
         if let Err(error) = std::str::from_utf8(&bytes) {
             let detail = format!("the bytes from {} on are not UTF-8", error.valid_up_to());
-            let mistake = Mistake { field: Cow::Borrowed(""), detail, line: None, column: None };
+            let mistake = Mistake { detail, ..Mistake::default() };
             return Err(Problem::malformed("the body is not JSON: it is not UTF-8 text", mistake));
         }
         Ok(Self { bytes, _room: room })
@@ -254,7 +254,7 @@ fn json_problem(error: &serde_json::Error) -> Problem {
     let text = full.rsplit_once(" at line ").map_or(full.as_str(), |(text, _)| text);
     let detail = without_values(text);
     let (line, column) = (Some(error.line()), Some(error.column()));
-    let mistake = Mistake { field: Cow::Borrowed(""), detail: detail.clone(), line, column };
+    let mistake = Mistake { detail: detail.clone(), line, column, ..Mistake::default() };
     let what = match error.classify() {
         Category::Data => "the body is not what this endpoint takes",
         Category::Syntax | Category::Eof | Category::Io => "the body is not valid JSON",

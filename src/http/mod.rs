@@ -9,6 +9,7 @@ mod ledger;
 mod metrics;
 mod people;
 mod problem;
+mod reload;
 mod reply;
 mod request;
 mod rollback;
@@ -27,6 +28,8 @@ use reversi_actors::service::Service;
 use tokio::sync::Semaphore;
 
 pub use server::Server;
+
+use crate::reload::Reloader;
 
 /// Limits of one listener.
 #[derive(Debug, Clone)]
@@ -75,6 +78,7 @@ pub enum Serve {
 /// What all requests share.
 pub(crate) struct Edge {
     service: Service,
+    reloader: Arc<Reloader>,
     limits: Limits,
     ids: request::RequestIds,
     admission: Semaphore,
@@ -93,9 +97,10 @@ pub struct Http {
 
 impl Http {
     /// An edge in front of a service.
-    pub fn new(service: Service, limits: Limits) -> Self {
+    pub fn new(service: Service, reloader: Arc<Reloader>, limits: Limits) -> Self {
         let edge = Edge {
             service,
+            reloader,
             ids: request::RequestIds::new(),
             admission: Semaphore::new(limits.requests),
             large_bodies: Arc::new(Semaphore::new(limits.large_bodies)),
@@ -156,4 +161,5 @@ fn api(router: Router<Shared>) -> Router<Shared> {
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{name}", delete(keys::revoke))
         .route("/v1/keys/{name}/rotate", post(keys::rotate))
+        .route("/v1/reload", post(reload::reload))
 }

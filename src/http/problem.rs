@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use reversi_actors::error::{Code, Kind, ServiceError};
+use reversi_proto::manifest::Diagnostic;
 use serde::Serialize;
 
 /// Where each code is explained.
@@ -13,20 +14,45 @@ const TYPE_BASE: &str = "https://reversi.dev/errors/";
 /// After how many seconds a request that found no room is worth another try.
 const RETRY_AFTER_SECONDS: &str = "1";
 
-/// One thing that is wrong with a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One thing that is wrong with a request, or with a file that it makes the daemon read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Mistake {
-    /// The member, header or parameter; empty for the whole body.
+    /// The file, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
+    /// The member, header or parameter, or the place in the file; empty for the whole body or file.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) field: Cow<'static, str>,
     /// What is wrong.
     pub(super) detail: String,
-    /// Where in the body, from 1.
+    /// What kind of mistake, if kinds are told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<&'static str>,
+    /// What to do about it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hint: Option<String>,
+    /// Where in the body or file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<usize>,
     /// Where in the line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) column: Option<usize>,
+}
+
+impl From<&Diagnostic> for Mistake {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        let Diagnostic { source, line, column, path, code, message, hint } = diagnostic;
+        let known = |n: u32| usize::try_from(n).ok().filter(|n| *n > 0);
+        Self {
+            file: Some(source.clone()),
+            field: Cow::Owned(path.clone()),
+            detail: message.clone(),
+            code: Some(code.as_str()),
+            hint: hint.clone(),
+            line: known(*line),
+            column: known(*column),
+        }
+    }
 }
 
 /// An answer that is an error. It travels in the response's extensions until `request.rs` renders it, because only there
@@ -64,6 +90,13 @@ impl Problem {
         Self::new(status_of(code.kind()), code.as_str(), detail)
     }
 
+    /// A code of the service's table, with everything that is wrong.
+    pub(super) fn with_errors(code: Code, detail: impl Into<Cow<'static, str>>, errors: Vec<Mistake>) -> Self {
+        let mut problem = Self::of(code, detail);
+        problem.0.errors = errors;
+        problem
+    }
+
     /// 400: not what the endpoint takes.
     pub(super) fn malformed(detail: impl Into<Cow<'static, str>>, mistake: Mistake) -> Self {
         let mut problem = Self::of(Code::RequestMalformed, detail);
@@ -74,7 +107,7 @@ impl Problem {
     /// 400: one member, parameter or header is not what it must be.
     pub(super) fn field(field: &'static str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        let mistake = Mistake { field: Cow::Borrowed(field), detail: detail.clone(), line: None, column: None };
+        let mistake = Mistake { field: Cow::Borrowed(field), detail: detail.clone(), ..Mistake::default() };
         Self::malformed(format!("{field}: {detail}"), mistake)
     }
 

@@ -45,6 +45,7 @@ const COMMANDS: &[&str] = &[
     "delegations list",
     "delegations add",
     "delegations end",
+    "reload",
     "ledger",
     "ledger export",
     "ledger checkpoint",

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod approvals;
 mod data_dir;
+mod files;
 mod help;
 mod http;
 mod ledger;
@@ -9,6 +10,7 @@ mod login;
 mod offline;
 mod people;
 mod program;
+mod serve;
 mod terminal;
 mod transcript;
 mod watch;

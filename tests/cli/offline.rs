@@ -241,6 +241,8 @@ fn manifests_are_counted_or_their_mistakes_listed() {
 #[test]
 fn nothing_to_validate_is_a_mistake() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(reversi(["validate", arg(dir.path())]).exits(1).err.contains("there is no .yaml"));
+    let said = reversi(["validate", arg(dir.path())]).exits(1);
+    assert!(said.out.contains("there is no .yaml, .yml or .json file in this folder"), "{said:?}");
+    assert_eq!(said.err, "1 mistake\n");
     reversi(["validate", "/nowhere"]).exits(1);
 }

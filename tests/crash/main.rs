@@ -3,6 +3,7 @@
 #![cfg(feature = "failpoints")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod approvals;
 mod driver;
 mod matrix;
 mod refusals;

@@ -1,6 +1,7 @@
 //! Every failpoint, the first and a later pass of it, twice in a row, and inside recovery.
 use reversi_actors::failpoint::FAILPOINTS;
 
+use crate::approvals::AT_A_VOTE;
 use crate::driver::Driver;
 
 /// Kills as planned, and checks that each planned kill came.
@@ -62,7 +63,7 @@ const IN_RECOVERY: &[&str] = &["boot.rewrite.before", "boot.rewrite.after", "boo
 
 #[test]
 fn every_failpoint_is_in_the_matrix() {
-    let mut listed: Vec<&str> = AT_WORK.iter().chain(IN_RECOVERY).copied().collect();
+    let mut listed: Vec<&str> = AT_WORK.iter().chain(IN_RECOVERY).chain(AT_A_VOTE).copied().collect();
     listed.sort_unstable();
     assert_eq!(listed, FAILPOINTS);
 }

@@ -129,11 +129,19 @@ impl Daemon {
     /// The same daemon behind another listener with limits of its own.
     pub(crate) async fn listen(&self, limits: Limits) -> Server {
         let any = "127.0.0.1:0".parse().unwrap();
-        Http::new(self.app.service(), limits).listen(any, Serve::Everything).await.unwrap()
+        Http::new(self.app.service(), self.app.reloader(), limits).listen(any, Serve::Everything).await.unwrap()
     }
 
     pub(crate) fn data_dir(&self) -> std::path::PathBuf {
         self.folder.path().join("reversi-data")
+    }
+
+    pub(crate) fn service(&self) -> reversi_actors::service::Service {
+        self.app.service()
+    }
+
+    pub(crate) fn manifests_dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("manifests")
     }
 
     pub(crate) async fn new_key(&self, actor: &str, role: &str) -> String {

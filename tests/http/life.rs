@@ -82,6 +82,9 @@ async fn a_block_is_a_decision_with_reasons() {
     assert!(blocked["reasons"][0].as_str().unwrap().contains("crm:write"));
     assert_eq!(blocked.get("approval_id"), None);
     let send = json!({"tool": "mail.send", "reason": "a test", "args": {"body": MARK}});
+    let nobody = daemon.post("/v1/runs/r/steps", &daemon.agent, &send).await.json(200);
+    assert_eq!(nobody["codes"], json!(["approval.unreachable"]), "there is no approver yet");
+    daemon.new_key("anna", "approver").await;
     let asks = daemon.post("/v1/runs/r/steps", &daemon.agent, &send).await.json(200);
     assert_eq!((&asks["decision"], &asks["codes"]), (&json!("block"), &json!(["approval.required"])));
     assert!(asks["approval_id"].as_str().unwrap().starts_with("apr_"));

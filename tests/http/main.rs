@@ -5,6 +5,7 @@ mod errors;
 mod harness;
 mod life;
 mod limits;
+mod reload;
 mod retries;
 mod roles;
 mod undo;

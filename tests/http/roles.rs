@@ -29,6 +29,7 @@ fn endpoints() -> Vec<(&'static str, &'static str, Value, &'static [&'static str
         ("GET", "/v1/status", Value::Null, READERS),
         ("GET", "/v1/runs", Value::Null, &["agent", "auditor", "operator", "admin"]),
         ("GET", "/v1/me", Value::Null, &["agent", "approver", "auditor", "operator", "admin", "breakglass"]),
+        ("POST", "/v1/reload", json!({}), ADMIN),
         ("POST", "/v1/keys", json!({"actor": "new", "roles": ["auditor"]}), ADMIN),
     ]
 }

@@ -1,6 +1,7 @@
 //! The one typed handle that every edge calls: who may, then the entity that decides. Must not know any protocol.
 mod approvals;
 mod people;
+mod reload;
 mod types;
 
 use std::collections::HashMap;
@@ -23,8 +24,10 @@ use crate::journal::{SignedCheckpoint, Stats};
 use crate::world::{Counters, World};
 
 pub use approvals::{APPROVAL_WAIT_MS_MAX, ApprovalFilter, ApprovalShown, Word};
+pub(crate) use reload::put_in_force;
+pub use reload::{ReloadBy, Reloaded};
 pub use types::{
-    NewDelegation, NewKey, NewRollback, NewRun, NewStep, Retry, RunState, RunSummary, Status, StepOutcome,
+    NewDelegation, NewKey, NewRollback, NewRun, NewStep, PeopleFigures, Retry, RunState, RunSummary, Status, StepOutcome,
 };
 
 type Result<T> = std::result::Result<T, ServiceError>;

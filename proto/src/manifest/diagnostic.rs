@@ -28,6 +28,11 @@ macro_rules! codes {
 }
 
 codes! {
+    /// A file or folder cannot be read: missing, forbidden, no regular file, links in a circle. Found by whoever reads
+    /// files.
+    Unreadable = "manifest.unreadable",
+    /// A folder holds no manifest file. Found by whoever reads files.
+    NoFiles = "manifest.no_files",
     /// The file is larger than the limit.
     FileSize = "manifest.file_size",
     /// The bytes are not plain UTF-8 text.

@@ -188,7 +188,8 @@ impl Run {
             let who = if listed.is_empty() { "the role approver".to_owned() } else { listed.join(", ") };
             let (tool, quorum) = (&call.tool, rules.quorum);
             let text = format!(
-                "{tool} needs a yes of {quorum} persons who hold {who}, and there are not so many beside whoever asks"
+                "nobody could let this through: {tool} needs {quorum} approver(s) who hold {who}, and fewer than that \
+                 hold a key, not counting whoever asks"
             );
             return Approving::Refused(finding("approval.unreachable", text));
         }

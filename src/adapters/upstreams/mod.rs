@@ -27,10 +27,15 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
+    /// Checks the configuration as far as that is possible without connecting.
+    pub fn check(configs: &[UpstreamConfig]) -> Result<(), UpstreamError> {
+        config::check(configs)
+    }
+
     /// Checks the configuration and starts connecting in the background. `state_dir` must exist; what is kept there
     /// (which processes run, which tools were served last) belongs to this machine and to one daemon.
     pub async fn start(configs: Vec<UpstreamConfig>, state_dir: &Path) -> Result<Self, UpstreamError> {
-        config::check(&configs)?;
+        Self::check(&configs)?;
         let all: Vec<Arc<Upstream>> =
             configs.into_iter().map(|config| Arc::new(Upstream::new(config, state_dir))).collect();
         end_strangers(&all, state_dir).await;
