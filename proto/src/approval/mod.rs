@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use crate::wake::Wake;
 
 pub use rules::{Rules, merge};
-pub use view::{ApprovalView, Preview, VoteView, escaped};
+pub use view::{ApprovalView, Approver, Preview, VoteView, escaped};
 
 /// A grant that nobody uses is void after this time, in milliseconds.
 pub const USE_WITHIN_MS: u64 = 15 * 60_000;
@@ -140,6 +140,8 @@ pub enum Glass {
     Broken {
         /// Who did.
         person: String,
+        /// When.
+        at: Timestamp,
         /// Why.
         reason: String,
         /// When the review is due.
@@ -151,6 +153,8 @@ pub enum Glass {
     Reviewed {
         /// Who broke it.
         person: String,
+        /// When they did.
+        at: Timestamp,
         /// Who reviewed.
         by: String,
         /// What they found.
@@ -468,13 +472,13 @@ impl Approval {
             }
             ApprovalEvent::GlassBroken(body, ()) => {
                 let (person, reason, review_by) = (body.person.clone(), body.reason.clone(), body.review_by);
-                self.glass = Glass::Broken { person, reason, review_by, overdue: false };
+                self.glass = Glass::Broken { person, at: meta.ts, reason, review_by, overdue: false };
                 (self.status, self.use_by) = (ApprovalStatus::Approved, Some(body.use_by));
             }
             ApprovalEvent::Reviewed(body, ()) => {
-                if let Glass::Broken { person, .. } = &self.glass {
-                    let (person, by, note) = (person.clone(), body.person.clone(), body.note.clone());
-                    self.glass = Glass::Reviewed { person, by, note };
+                if let Glass::Broken { person, at, .. } = &self.glass {
+                    let (person, at, by, note) = (person.clone(), *at, body.person.clone(), body.note.clone());
+                    self.glass = Glass::Reviewed { person, at, by, note };
                 }
             }
             ApprovalEvent::ReviewOverdue(_, ()) => {
