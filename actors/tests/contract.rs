@@ -355,7 +355,9 @@ proptest! {
         // Words change places, so that tools, values and fields stand where they don't belong.
         let mut parts: Vec<&str> = PAGE_CASES.split_inclusive([' ', '\n', ',']).collect();
         let count = parts.len();
-        words.iter().for_each(|(one, two)| parts.swap(one * 2 % count, two * 3 % count));
+        for (one, two) in &words {
+            parts.swap(one * 2 % count, two * 3 % count);
+        }
         parts.remove(cut % count);
         let Ok(cases) = load("c.yaml", parts.concat().as_bytes()) else { return Ok(()) };
         let results = run(&set(PAGE_MANIFESTS), &cases);

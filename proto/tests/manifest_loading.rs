@@ -55,8 +55,12 @@ fn the_example_of_the_page() {
 fn every_example_file_and_all_of_them_together() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    let entries = [folder.clone(), folder.join("demo")].map(|folder| std::fs::read_dir(folder).unwrap());
+    for entry in entries.into_iter().flatten() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let list = load(&name, &std::fs::read(&path).unwrap()).unwrap_or_else(|errors| panic!("{errors:#?}"));
         all.extend(list.into_iter().map(|manifest| (name.clone(), manifest)));

@@ -279,6 +279,7 @@ fn a_claim_that_another_run_holds_is_a_duplicate_without_its_name() {
 
 // --- begin: approvals
 
+// G7 - bound to the exact arguments
 #[test]
 fn one_request_per_fingerprint() {
     let mut world = World::new(Mode::Enforce);

@@ -179,13 +179,15 @@ fn what_can_not_be_tested_is_told() {
         (&["empty"], "there is no contract test in what was read"),
         (&["policy"], "there is no contract test in what was read"),
         (&["--filter", "writes"], "no contract test has a name with \"writes\" in it"),
-        (&["-m", "empty"], "there are no manifests to test: name them with --manifests"),
-        (&["-m", "nowhere"], "nowhere can't be read"),
         (&["--config", "nowhere.yaml"], "nowhere.yaml can't be read"),
         (&["tests/pipe.yaml"], "tests/pipe.yaml is no file"),
     ] {
         let told = project.test(args).exits(1);
         assert!(told.out.is_empty() && told.err.contains(words), "{args:?}: {told:?}");
+    }
+    for (path, words) in [("empty", "there is no .yaml, .yml or .json file"), ("nowhere", "there is no such file")] {
+        let told = project.test(&["tests/a.yaml", "-m", path]).exits(1);
+        assert!(told.out.contains(words) && told.err == "1 mistake\n", "{path}: {told:?}");
     }
     // All mistakes of manifests and of test files, as validate shows them.
     let told = project.test(&["tests.yaml", "-m", "broken"]).exits(1);
@@ -199,8 +201,6 @@ tests.yaml:1:13: [0].tol: unknown field \"tol\" (did you mean `tool`?)
     let answer = project.test(&["tests.yaml", "-m", "broken", "--json"]).exits(1).json();
     assert_eq!((&answer["ok"], answer["diagnostics"].as_array().unwrap().len()), (&false.into(), 4));
 
-    let alone = Project::new(&[]);
-    assert!(alone.test(&["-m", "x"]).exits(1).err.contains("x can't be read"));
     let alone = Project::with_manifests(&[]);
     assert!(alone.test(&[]).exits(1).err.contains("there is no folder tests: name the test files"));
     alone.test(&["--frobnicate"]).exits(64);

@@ -163,9 +163,9 @@ impl Access {
         let mut camps: Vec<BTreeSet<&str>> = Vec::new();
         for person in persons {
             let linked = |camp: &BTreeSet<&str>| camp.iter().any(|other| self.are_linked(person, other, now));
-            let (mut joined, others): (Vec<_>, Vec<_>) = camps.into_iter().partition(linked);
+            let (joined, others): (Vec<_>, Vec<_>) = camps.into_iter().partition(linked);
             let mut camp = BTreeSet::from([person]);
-            joined.iter_mut().for_each(|other| camp.append(other));
+            camp.extend(joined.into_iter().flatten());
             camps = others;
             camps.push(camp);
         }
