@@ -1,6 +1,7 @@
 //! How the domain is tested: `given(events).when(command, at).then(events)` on one machine, and a [`World`] in which a
 //! run and its undos live together under guarded appends. Must not be in a shipped binary: feature `testing`.
 #![allow(clippy::missing_panics_doc, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod approvals;
 mod invariants;
 mod manifests;
 mod people;
@@ -18,6 +19,7 @@ use crate::hash::Hash;
 use crate::ids::{Actor, ActorKind, ApprovalId, RollbackId, RunId, StepNo, StreamId, ToolName};
 use crate::time::Timestamp;
 
+pub use approvals::{APPROVAL_TOOLS, say};
 pub use manifests::{MANIFESTS, manifests, upstreams};
 pub use people::{OWNER, key_id, people, principal};
 pub use samples::sample_events;

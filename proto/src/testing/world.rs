@@ -18,6 +18,7 @@ use crate::event::{ConfigEvent, Event, Meta};
 use crate::halt::Halt;
 use crate::hash::Hash;
 use crate::ids::{Actor, ApprovalId, RunId, Seq, StepNo, StreamId, ToolName};
+use crate::manifest::ManifestSet;
 use crate::run::{
     BeginAnswer, BeginCall, BeginFacts, ClaimFact, CompleteAnswer, CompleteCall, DecisionWord, PreApproveFacts,
     ResolveCall, ResultPayload, Run, RunAnswer, RunCommand, RunEffect, RunFacts, RunReject, StartRollback, UndoAsk,
@@ -103,7 +104,7 @@ impl World {
             minted: 0,
             doctor: Doctor::default(),
         };
-        world.load_manifests();
+        world.load(&manifests());
         let request = Some(request(200, 200));
         let person = Some(OWNER.to_owned());
         let start = RunCommand::Start { owner: agent(), person, permissions, mode, reason: None, request };
@@ -111,12 +112,17 @@ impl World {
         world
     }
 
-    fn load_manifests(&mut self) {
-        let set = manifests();
+    /// Loads this set: what a step pinned before stays known.
+    pub fn load(&mut self, set: &ManifestSet) {
         let texts = set.iter().map(|manifest| manifest.canonical()).collect();
         let body = ManifestsLoaded { count: u32::try_from(set.len()).unwrap(), set: set.checksum() };
         let event = ConfigEvent::ManifestsLoaded(body, ManifestsLoadedPrivate { texts }).into();
         self.fold(&Actor::system(), event, vec![StreamId::Config]);
+    }
+
+    /// A record of somebody else's: of the people, of a halt.
+    pub fn record(&mut self, actor: &Actor, event: impl Into<Event>, stream: StreamId) {
+        self.fold(actor, event.into(), vec![stream]);
     }
 
     /// Lets time pass.
@@ -280,9 +286,14 @@ impl World {
             RunCommand::Resolve(_) | RunCommand::StartRollback(_) | RunCommand::PreApprove(_) => operator(),
             RunCommand::FinishRollback | RunCommand::RequestUndoApproval(_) => Actor::system(),
         };
-        let facts = self.run_facts(command);
-        let decision = self.run.decide(self.now, command, &facts)?;
+        let decision = self.decide(command)?;
         Ok(self.append(&actor, decision))
+    }
+
+    /// What the run would answer and record.
+    pub fn decide(&mut self, command: &RunCommand) -> Result<Decision<RunAnswer>, RunReject> {
+        let facts = self.run_facts(command);
+        self.run.decide(self.now, command, &facts)
     }
 
     /// A call that the agent wants to make, with a request key of its own.
