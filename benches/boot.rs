@@ -17,7 +17,7 @@ use reversi_proto::access::Principal;
 use reversi_proto::event::v1::{Mode, Outcome, Role};
 use reversi_proto::manifest::{ManifestSet, load};
 
-const MANIFESTS: &str = include_str!("../manifests/fs.yaml");
+const MANIFESTS: &str = include_str!("../manifests/demo/fs.yaml");
 /// Calls of a run: with its start, its open step and its rollback about a hundred events.
 const CALLS: u32 = 48;
 

@@ -26,7 +26,7 @@ use reversi_actors::system::{Parts, System, genesis};
 use reversi_proto::ids::LedgerId;
 use reversi_proto::manifest::{ManifestSet, load};
 
-const MANIFESTS: &str = include_str!("../manifests/fs.yaml");
+const MANIFESTS: &str = include_str!("../manifests/demo/fs.yaml");
 const SECONDS: u64 = 5;
 /// Steps of a run before a connection starts its next one.
 const STEPS: u32 = 500;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use granit_parser::{Options, Parser};
 use reversi::manifests::read;
+use reversi_proto::lint::{UpstreamTools, lint, lint_upstream};
 use reversi_proto::manifest::{ManifestSet, load};
 
 const EXAMPLE: &str = include_str!("../manifests/payments.yaml");
@@ -99,6 +100,16 @@ fn set(text: &str) -> ManifestSet {
     ManifestSet::new(manifests.into_iter().map(|manifest| ("bench.yaml".to_owned(), manifest)).collect()).unwrap()
 }
 
+/// Every tool of the set, none of which has the arguments that the manifests name.
+fn upstream(manifests: &ManifestSet) -> UpstreamTools {
+    let mut tools = UpstreamTools::default();
+    for manifest in manifests.iter() {
+        let schema = serde_json::json!({"type": "object", "properties": {"amuont": {}, "order": {}, "card": {}}});
+        tools.insert("tool", manifest.tool.as_str(), schema).unwrap();
+    }
+    tools
+}
+
 fn row(what: &str, took: Duration, floor: Duration) {
     let micros = took.as_nanos() as f64 / 1000.0;
     println!("  {what:34} {micros:11.1} us   {:5.2} x floor", took.as_secs_f64() / floor.as_secs_f64());
@@ -112,7 +123,9 @@ fn measure(name: &str, text: &str) {
     row("load", fastest(|| drop(black_box(load("bench.yaml", text.as_bytes()).unwrap()))), floor);
     row("load and check the set", fastest(|| drop(black_box(set(text)))), floor);
     row("checksum of the set", fastest(|| _ = black_box(manifests.checksum())), floor);
-    // LINT: a row for `reversi_proto::lint` over `manifests` goes here.
+    let tools = upstream(&manifests);
+    row("lint", fastest(|| drop(black_box(lint(&manifests)))), floor);
+    row("lint against an upstream", fastest(|| drop(black_box(lint_upstream(&manifests, &tools)))), floor);
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     std::fs::write(file.path(), text).unwrap();
     let paths = [file.path().to_owned()];

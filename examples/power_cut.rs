@@ -17,7 +17,7 @@ async fn main() -> anyhow::Result<()> {
     let dir = PathBuf::from(args.get(2).context("usage: power_cut write|check DIR [ACKED]")?);
     std::fs::create_dir_all(&dir)?;
     let binary = binary()?;
-    let stage = Stage::new(&dir, &binary, &[("fs.yaml", include_str!("../manifests/fs.yaml"))])?;
+    let stage = Stage::new(&dir, &binary, &[("fs.yaml", include_str!("../manifests/demo/fs.yaml"))])?;
     match args.get(1).map(String::as_str) {
         Some("write") => write(&stage).await,
         Some("check") => check(&stage, args.get(3).map_or("", String::as_str)).await,

@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use reversi_proto::manifest::{Code, Diagnostic, FILE_BYTES_MAX, Manifest, ManifestSet, load};
+use reversi_proto::manifest::{Code, Diagnostic, FILE_BYTES_MAX, Loaded, ManifestSet};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -33,6 +33,11 @@ impl ManifestsError {
         &self.diagnostics
     }
 
+    /// What is wrong, to be shown with other findings.
+    pub fn into_diagnostics(self) -> Vec<Diagnostic> {
+        self.diagnostics
+    }
+
     /// The one way in which they are shown, everywhere: a line each.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.diagnostics.iter().map(ToString::to_string)
@@ -49,8 +54,10 @@ impl ManifestsError {
 }
 
 impl From<Vec<Diagnostic>> for ManifestsError {
-    fn from(diagnostics: Vec<Diagnostic>) -> Self {
-        Self { diagnostics, unlisted: 0 }
+    fn from(mut diagnostics: Vec<Diagnostic>) -> Self {
+        let unlisted = diagnostics.len().saturating_sub(LISTED_MAX);
+        diagnostics.truncate(LISTED_MAX);
+        Self { diagnostics, unlisted }
     }
 }
 
@@ -99,18 +106,14 @@ impl Source {
     }
 }
 
-/// Reads files, and folders of them (without their folders). Every mistake of every file is reported; those between files
-/// only once each file is in order.
+/// Reads files, and folders of them (without their folders). Every mistake of every file is reported, and those between
+/// them.
 pub fn read(paths: &[PathBuf]) -> Result<ManifestSet, ManifestsError> {
     let mut reader = Reader::default();
     for path in paths {
         reader.path(path);
     }
-    let Reader { found, mistakes, unlisted, seen: _ } = reader;
-    if !mistakes.is_empty() {
-        return Err(ManifestsError { diagnostics: mistakes, unlisted });
-    }
-    Ok(ManifestSet::new(found)?)
+    Ok(ManifestSet::of_files(reader.files)?)
 }
 
 /// Device and inode: the same file under whatever name.
@@ -118,9 +121,7 @@ type FileId = (u64, u64);
 
 #[derive(Default)]
 struct Reader {
-    found: Vec<(String, Manifest)>,
-    mistakes: Vec<Diagnostic>,
-    unlisted: usize,
+    files: Vec<Loaded>,
     /// Files and folders that were read; a second name for one of them adds nothing.
     seen: BTreeSet<FileId>,
 }
@@ -170,21 +171,13 @@ impl Reader {
             return;
         }
         match content(path) {
-            Ok(Content::Bytes(bytes)) => self.load(path, &bytes),
+            Ok(Content::Bytes(bytes)) => self.files.push(Loaded::of(&shown(path), &bytes)),
             Ok(Content::Strange(kind)) => self.strange(path, kind),
             Ok(Content::TooLarge(bytes)) => {
                 let message = format!("the file has {bytes} bytes, at most {FILE_BYTES_MAX} are read");
                 self.mistake(path, Code::FileSize, message, "split it into several files");
             }
             Err(error) => self.unreadable(path, &error),
-        }
-    }
-
-    fn load(&mut self, path: &Path, bytes: &[u8]) {
-        let name = shown(path);
-        match load(&name, bytes) {
-            Ok(manifests) => self.found.extend(manifests.into_iter().map(|manifest| (name.clone(), manifest))),
-            Err(diagnostics) => diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic)),
         }
     }
 
@@ -216,15 +209,8 @@ impl Reader {
     fn mistake(&mut self, path: &Path, code: Code, message: impl Into<String>, hint: &str) {
         let (source, hint) = (shown(path), Some(hint.to_owned()));
         let message = message.into();
-        self.push(Diagnostic { source, line: 0, column: 0, path: String::new(), code, message, hint });
-    }
-
-    fn push(&mut self, diagnostic: Diagnostic) {
-        if self.mistakes.len() < LISTED_MAX {
-            self.mistakes.push(diagnostic);
-        } else {
-            self.unlisted += 1;
-        }
+        let diagnostic = Diagnostic { source, line: 0, column: 0, path: String::new(), code, message, hint };
+        self.files.push(Loaded::unreadable(&shown(path), vec![diagnostic]));
     }
 }
 
@@ -343,8 +329,7 @@ mod tests {
         for _ in 0..=LISTED_MAX {
             reader.mistake(Path::new("x"), Code::Unreadable, "wrong", "right it");
         }
-        let Reader { mistakes: diagnostics, unlisted, .. } = reader;
-        let error = ManifestsError { diagnostics, unlisted };
+        let error = ManifestsError::from(ManifestSet::of_files(reader.files).unwrap_err());
         assert_eq!(error.count(), "10001 mistakes, the first 10000 are shown");
     }
 }

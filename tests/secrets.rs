@@ -25,15 +25,16 @@ fn files_with_mark(dir: &Path, found: &mut Vec<String>) {
     }
 }
 
+// E7
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_value_leaks() {
     let dir = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(dir.path()).unwrap();
-    let keyed = include_str!("../manifests/fs.yaml").replace(
+    let keyed = include_str!("../manifests/demo/fs.yaml").replace(
         "- tool: fs.write_file\n",
         "- tool: fs.write_file\n  idempotency: { key: \"{{args.path}}\", scope: global }\n",
     );
-    let manifests = [("fs.yaml", keyed.as_str()), ("mail.yaml", include_str!("../manifests/mail.yaml"))];
+    let manifests = [("fs.yaml", keyed.as_str()), ("mail.yaml", include_str!("../manifests/demo/mail.yaml"))];
     let stage = Stage::new(&root, Path::new(env!("CARGO_BIN_EXE_reversi")), &manifests).unwrap();
     let setting = Setting { env: vec![("RUST_LOG".to_owned(), "trace".to_owned())], ..Setting::default() };
     let daemon = stage.start(&setting).unwrap();

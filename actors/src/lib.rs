@@ -6,6 +6,7 @@ mod approvals;
 pub mod clock;
 mod codec;
 mod compensations;
+pub mod contract;
 mod directory;
 pub mod error;
 pub mod failpoint;

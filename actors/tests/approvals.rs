@@ -59,6 +59,7 @@ async fn pass(daemon: &Daemon, ms: u64) {
     }
 }
 
+// G7 - used once, across a restart
 #[tokio::test]
 async fn two_votes_across_a_restart_let_one_call_through() {
     let mut daemon = Daemon::start().await;
@@ -118,6 +119,7 @@ async fn futures_join<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     done.into_iter().flatten().collect()
 }
 
+// G1 G2 - who holds none of the roles is refused until a level widens them
 #[tokio::test]
 async fn nobody_answers_so_it_escalates_level_by_level_and_expires() {
     let mut daemon = Daemon::start().await;

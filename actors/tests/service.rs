@@ -12,6 +12,7 @@ use reversi_actors::service::{NewRollback, Retry};
 use reversi_proto::event::v1::{Outcome, Role, Target};
 use reversi_proto::run::DecisionWord;
 
+// F1
 #[tokio::test]
 async fn a_run_is_undone_newest_first_and_verified() {
     let daemon = Daemon::start().await;
@@ -87,6 +88,7 @@ async fn a_non_idempotent_inverse_of_unknown_outcome_waits_for_an_operator() {
     assert_eq!(daemon.tools.calls_of("pay.refund"), 1);
 }
 
+// B13
 #[tokio::test]
 async fn known_failures_are_retried_and_then_reported() {
     let daemon = Daemon::start().await;

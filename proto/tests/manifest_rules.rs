@@ -85,7 +85,7 @@ fn unknown_fields_are_errors_at_every_level() {
 
 #[test]
 fn free_text_lifecycle_and_version() {
-    // A8, A15, A16
+    // A8 A15 A16
     let m = one(&reader(
         "description: |\n  two\n  lines\nowner: a@b\noncall: c d\nrisk: {data_class: pii, blast_radius: low, environment: prod}",
     ));
@@ -98,7 +98,7 @@ fn free_text_lifecycle_and_version() {
     refused(&reader("oncall: [a]"), Code::WrongType, "oncall");
     refused(&reader("risk: {blast_radius: huge}"), Code::UnknownValue, "risk.blast_radius");
     refused(&reader("risk: high"), Code::WrongType, "risk");
-    // A12, B2
+    // A12 B2
     assert_eq!(one(&reader("")).version, 1);
     assert_eq!(one(&reader("version: 7")).version, 7);
     assert_eq!(one(&reader("version: 7.0")).version, 7);
@@ -106,7 +106,7 @@ fn free_text_lifecycle_and_version() {
         refused(&reader(&format!("version: {wrong}")), Code::OutOfRange, "version");
     }
     refused(&reader("version: \"1\""), Code::WrongType, "version");
-    // A13, B3
+    // A13 B3
     assert_eq!(one(&reader("")).status, Status::Approved);
     assert_eq!(one(&reader("status: draft")).status, Status::Draft);
     refused(&reader("status: live"), Code::UnknownValue, "status");
@@ -122,7 +122,7 @@ fn free_text_lifecycle_and_version() {
 
 #[test]
 fn durations_everywhere() {
-    // A17, C1, C2, C3
+    // A17 C1 C2 C3
     for (text, ms) in
         [("500", 500), ("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2h", 7_200_000), ("1d", 86_400_000)]
     {
@@ -153,7 +153,7 @@ fn durations_everywhere() {
 
 #[test]
 fn retry_is_for_tools_that_may_be_repeated() {
-    // A18, B4, J6
+    // A18 B4 J6
     assert_eq!(one(&reader("")).retry, None);
     let retry = one(&reader("retry: {}")).retry.unwrap();
     assert_eq!((retry.attempts, retry.base_ms, retry.max_ms), (3, 200, 5000));
@@ -169,7 +169,7 @@ fn retry_is_for_tools_that_may_be_repeated() {
 
 #[test]
 fn compensation_belongs_to_effects_that_have_one() {
-    // A10, J1
+    // A10 J1
     for effect in ["reversible", "compensable"] {
         one(&undoable(effect, ""));
         refused(&format!("tool: t\neffect: {effect}\npermission: p"), Code::CompensationMissing, "");
@@ -178,14 +178,18 @@ fn compensation_belongs_to_effects_that_have_one() {
         let text = format!("tool: t\neffect: {effect}\npermission: p\ncompensation: {{tool: undo}}");
         refused(&text, Code::CompensationForbidden, "compensation");
     }
-    // E1, J3
-    refused("tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}", Code::SelfReference, "compensation");
+    // E1 J3
+    refused(
+        "tool: t\neffect: reversible\npermission: p\ncompensation: {tool: t}",
+        Code::SelfReference,
+        "compensation.tool",
+    );
     refused(
         "tool: t\neffect: reversible\npermission: p\ncompensation: {kind: inverse}",
         Code::MissingField,
         "compensation",
     );
-    // E2, E3, E4, B6, B7, J5
+    // E2 E3 E4 B6 B7 J5
     let m = one(&undoable("compensable", "  residue: [a mail went out]\n  requires_approval: true"));
     let compensation = m.compensation.as_ref().unwrap();
     assert_eq!((compensation.kind, compensation.requires_approval), (CompensationKind::Compensation, true));
@@ -201,7 +205,7 @@ fn compensation_belongs_to_effects_that_have_one() {
 
 #[test]
 fn references_are_references() {
-    // E6, E11, J4
+    // E6 E11 J4
     let m = one(&undoable("reversible", "  argument_map: {id: $result.a.0.b, n: $args.n}"));
     let map = &m.compensation.as_ref().unwrap().argument_map;
     assert_eq!(map["id"].to_string(), "$result.a.0.b");
@@ -222,7 +226,7 @@ fn references_are_references() {
         Code::BadReference,
         "compensation.verification.arguments.id",
     );
-    // A20, J4
+    // A20 J4
     let m =
         one(&reader("audit: {retention_days: 2555, evidence_export: required, redaction: [$args.card, $result.x]}"));
     assert_eq!(m.audit.redaction.len(), 2);
@@ -234,7 +238,7 @@ fn references_are_references() {
 
 #[test]
 fn verification_expects_something() {
-    // F3, F4, B8, B9, J7
+    // F3 F4 B8 B9 J7
     let m = one(&verified("    expect: {items.0.id: x, deleted: null, n: {a: [1.5]}}"));
     let verification = m.compensation.as_ref().unwrap().verification.as_ref().unwrap();
     assert_eq!((verification.retries, verification.backoff_ms), (3, 1000));
@@ -258,7 +262,7 @@ fn verification_expects_something() {
 
 #[test]
 fn approval_and_who_gives_it() {
-    // A9, B1, G1, G5
+    // A9 B1 G1 G5
     let rules = |text: &str| match &one(text).approval {
         Approval::Never => None,
         Approval::Always(rules) => Some(rules.clone()),
@@ -278,12 +282,12 @@ fn approval_and_who_gives_it() {
         escalate_to: vec!["cfo".to_owned(), "ceo".to_owned()],
     };
     assert_eq!(rules(&reader(all)), Some(expected));
-    // B5, G8: where to escalate may come from the policy.
+    // B5 G8 - where to escalate may come from the policy
     assert_eq!(rules(&reader("approval: {timeout: 1h}")).unwrap().on_timeout, OnTimeout::Deny);
     assert!(rules(&reader("approval: {on_timeout: escalate}")).is_some());
     // G4
     assert_eq!(rules(&reader("approval: {required: false, roles: [a]}")), None);
-    // A9, J2, G4
+    // A9 J2 G4
     let irreversible = "tool: t\neffect: irreversible\npermission: p\n";
     assert_eq!(rules(irreversible), any);
     assert_eq!(rules(&format!("{irreversible}approval: {{roles: [a]}}")).unwrap().roles, ["a"]);
@@ -291,7 +295,7 @@ fn approval_and_who_gives_it() {
     refused(&format!("{irreversible}approval: {{required: false}}"), Code::ApprovalForced, "approval");
     // D6
     assert_eq!(rules(&(undoable("reversible", "") + "approval: always")), any);
-    // G3, J8
+    // G3 J8
     one(&reader("approval: {quorum: 1}"));
     one(&reader("approval: {quorum: 10, roles: [a]}"));
     for wrong in ["0", "11", "1.5"] {
@@ -309,16 +313,17 @@ fn approval_and_who_gives_it() {
 
 #[test]
 fn requires_and_idempotency() {
-    // A11, J3
+    // A11 J3
     let m = one(&reader("requires: [a, {tool: b, status: succeeded}, {tool: c}]"));
     assert_eq!(m.requires.iter().map(reversi_proto::ids::ToolName::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
     refused(&reader("requires: [a, {tool: a}]"), Code::DuplicateRequire, "requires[1]");
-    refused(&reader("requires: [t]"), Code::SelfReference, "requires");
+    refused(&reader("requires: [a, t]"), Code::SelfReference, "requires[1]");
+    refused(&reader("requires: [{tool: t}]"), Code::SelfReference, "requires[0].tool");
     refused(&reader("requires: [{tool: a, status: failed}]"), Code::UnknownValue, "requires[0].status");
     refused(&reader("requires: [{status: succeeded}]"), Code::MissingField, "requires[0]");
     refused(&reader("requires: [5]"), Code::WrongType, "requires[0]");
     refused(&reader("requires: a"), Code::WrongType, "requires");
-    // A19, H1, H3, B10
+    // A19 H1 H3 B10
     let m = one(&reader("idempotency: {key: \"charge-{{args.order.id}}\"}"));
     assert_eq!(m.idempotency.as_ref().unwrap().scope, IdempotencyScope::Run);
     for (word, scope) in IdempotencyScope::WORDS {
@@ -371,7 +376,7 @@ fn set(texts: &[&str]) -> Result<ManifestSet, Vec<(Code, String)>> {
 
 #[test]
 fn tools_that_are_named_must_exist() {
-    // J9, F1, A14
+    // J9 F1 A14
     let undo = "[{tool: undo, effect: idempotent, permission: p}, {tool: look, effect: read_only, permission: p}]";
     let tool = verified("    expect: {a: 1}\nrequires: [undo]\nreplaced_by: look");
     let whole = set(&[&tool, undo]).unwrap();
@@ -411,6 +416,17 @@ fn near_names_of_tools_are_suggested() {
     let errors = ManifestSet::new(manifests.into_iter().map(|m| ("m.yaml".to_owned(), m)).collect()).unwrap_err();
     assert_eq!(errors[0].hint.as_deref(), Some("did you mean `mail.send`?"));
     assert_eq!(errors[0].path, "[1].requires[0]");
+    // What it is called itself is never what was meant.
+    let text = "[{tool: mail.send, effect: read_only, permission: p, requires: [mail.sned]}]";
+    let manifests = load("m.yaml", text.as_bytes()).unwrap();
+    let errors = ManifestSet::new(manifests.into_iter().map(|m| ("m.yaml".to_owned(), m)).collect()).unwrap_err();
+    assert_eq!(errors[0].hint, None);
+    for (wrong, meant) in
+        [("readonly", "read_only"), ("Irreversible", "irreversible"), ("compensatable", "compensable")]
+    {
+        let errors = load("m.yaml", format!("{{tool: t, effect: {wrong}, permission: p}}").as_bytes()).unwrap_err();
+        assert_eq!(errors[0].hint, Some(format!("did you mean `{meant}`?")));
+    }
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn finished(world: &World) -> RollbackFinished {
 
 // --- plan
 
+// D1 D2 D4 E9
 #[test]
 fn the_plan_is_honest_step_by_step_and_newest_first() {
     let mut world = world();
@@ -102,6 +103,7 @@ fn the_plan_is_honest_step_by_step_and_newest_first() {
     assert_eq!(world.run, before.run, "a dry run changes nothing");
 }
 
+// D3 D4 D5
 #[test]
 fn the_verdict_says_what_stays() {
     let verdict = |calls: &[(&str, &str, &str)]| {
@@ -187,6 +189,7 @@ fn an_undo_waits_while_another_one_is_moving() {
     assert_eq!(world.ready(), [first]);
 }
 
+// A11
 #[test]
 fn requires_orders_across_upstreams_and_through_skipped_steps() {
     let mut world = world();
@@ -414,6 +417,7 @@ fn a_selection_does_not_hide_what_an_earlier_rollback_left_behind() {
 
 // --- approvals of undos
 
+// E4
 #[test]
 fn an_undo_that_needs_approval_is_listed_and_does_not_keep_the_rollback_open() {
     let mut world = world();
@@ -449,6 +453,7 @@ fn the_report_is_true_before_during_and_after() {
     assert!(done.complete && done.verified);
 }
 
+// F6
 #[test]
 fn an_unverified_compensation_is_complete_and_not_verified() {
     let mut world = world();
@@ -473,6 +478,7 @@ fn a_declared_read_back_that_never_ran_is_not_verified() {
     assert_eq!((steps(&seen.deferred), seen.verified, finished(&world).verified), (vec![below], false, false));
 }
 
+// D1 D5 E8
 #[test]
 fn what_can_never_be_undone_is_listed() {
     let mut world = world();

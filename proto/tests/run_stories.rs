@@ -73,6 +73,7 @@ fn the_owner_is_whoever_started_it() {
 
 // --- begin: checks and modes
 
+// E7 I2
 #[test]
 fn an_allowed_call_is_journaled_with_all_that_its_undo_needs() {
     let mut world = World::new(Mode::Enforce);
@@ -88,6 +89,7 @@ fn an_allowed_call_is_journaled_with_all_that_its_undo_needs() {
     assert_eq!(written.result_paths, ["$result.undo_token"]);
 }
 
+// A7 I2
 #[test]
 fn all_findings_are_reported_in_their_order() {
     let mut world = World::with_scope(Mode::Enforce, vec![]);
@@ -130,6 +132,7 @@ fn observe_and_advise_let_through_what_enforce_blocks() {
     }
 }
 
+// I1
 #[test]
 fn a_draft_blocks_in_every_mode() {
     for mode in [Mode::Enforce, Mode::Observe, Mode::Advise] {
@@ -140,6 +143,7 @@ fn a_draft_blocks_in_every_mode() {
     }
 }
 
+// I3
 #[test]
 fn a_deprecated_tool_runs_with_a_note() {
     let mut world = World::new(Mode::Enforce);
@@ -150,6 +154,7 @@ fn a_deprecated_tool_runs_with_a_note() {
     );
 }
 
+// A11
 #[test]
 fn requires_needs_an_earlier_success_in_this_run() {
     let mut world = World::new(Mode::Enforce);
@@ -187,6 +192,7 @@ fn claim_of_step(world: &World, step: u32) -> reversi_proto::hash::Hash {
     world.run.step(step).unwrap().claim.unwrap()
 }
 
+// H2
 #[test]
 fn a_duplicate_is_refused_while_the_first_call_stands() {
     let mut world = World::new(Mode::Enforce);
@@ -204,6 +210,7 @@ fn a_duplicate_is_refused_while_the_first_call_stands() {
     assert!(duplicate(&mut world), "succeeded");
 }
 
+// H5
 #[test]
 fn a_claim_is_free_after_a_failure_or_a_resolution_as_failed() {
     let mut world = World::new(Mode::Enforce);
@@ -219,6 +226,7 @@ fn a_claim_is_free_after_a_failure_or_a_resolution_as_failed() {
     }
 }
 
+// H2 H5
 #[test]
 fn a_compensation_frees_the_claim_with_its_final_record_only() {
     let mut world = World::new(Mode::Enforce);
@@ -247,6 +255,7 @@ fn observe_lets_a_duplicate_run_without_a_claim() {
     assert_eq!(holder, Some((run_id(), first)));
 }
 
+// H4
 #[test]
 fn a_key_that_cannot_be_rendered_is_refused_rather_than_guessed() {
     let mut world = World::new(Mode::Enforce);
@@ -270,6 +279,7 @@ fn a_claim_that_another_run_holds_is_a_duplicate_without_its_name() {
 
 // --- begin: approvals
 
+// G7 - bound to the exact arguments
 #[test]
 fn one_request_per_fingerprint() {
     let mut world = World::new(Mode::Enforce);
@@ -293,6 +303,7 @@ fn one_request_per_fingerprint() {
     assert!(!lines.concat().contains("tok_secret"));
 }
 
+// D5 A9
 #[test]
 fn an_irreversible_tool_always_needs_approval() {
     let mut world = World::new(Mode::Enforce);
@@ -366,6 +377,7 @@ fn a_block_is_decided_anew() {
 
 // --- complete
 
+// E7 E8
 #[test]
 fn a_success_is_recoverable_where_everything_was_found() {
     let mut world = World::new(Mode::Enforce);
@@ -384,6 +396,7 @@ fn a_success_is_recoverable_where_everything_was_found() {
     assert_eq!(values, &Values { values: kept }, "only what the undo names is kept");
 }
 
+// E8
 #[test]
 fn a_missing_argument_makes_the_step_unrecoverable_too() {
     let mut world = World::new(Mode::Enforce);

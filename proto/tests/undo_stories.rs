@@ -323,6 +323,7 @@ fn a_read_back_that_nobody_serves_counts_as_none() {
 
 // --- success and its read-back
 
+// F5
 #[test]
 fn success_is_read_back_and_a_mismatch_fails_it_with_the_first_path() {
     let mut world = undoing("order.create_checked");
@@ -342,6 +343,7 @@ fn success_is_read_back_and_a_mismatch_fails_it_with_the_first_path() {
     assert_eq!(report.failed[0].reason, "the undo failed; read-back differed first at state");
 }
 
+// F4
 #[test]
 fn waits_between_read_backs_double() {
     let mut world = World::new(Mode::Observe);
@@ -359,6 +361,7 @@ fn waits_between_read_backs_double() {
     assert_eq!(world.phase(1), Phase::Failed);
 }
 
+// F6
 #[test]
 fn an_unavailable_read_back_after_success_is_no_mismatch() {
     let mut world = undoing("order.create_checked");
@@ -517,6 +520,7 @@ fn a_new_rollback_starts_its_own_count_of_attempts() {
 
 // --- what is called
 
+// E6 F2 B13
 #[test]
 fn the_undo_is_built_from_what_was_captured() {
     let mut world = World::new(Mode::Observe);

@@ -93,7 +93,7 @@ impl Failure {
                 None => write!(text, " ({name})"),
             };
             let _ = match status {
-                401 => write!(text, "\nGive a key that is in force: set REVERSI_KEY, or name a file with --key-file."),
+                401 => write!(text, "\nGive a key that is in force: REVERSI_KEY, --key-file or `reversi login`."),
                 503 => write!(text, "\nNothing is wrong with the request: try again in a moment."),
                 _ => Ok(()),
             };

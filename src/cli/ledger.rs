@@ -99,12 +99,12 @@ fn export(api: &Api, from: Seq, mut on: impl FnMut(&[u8]) -> Result<(), Failure>
     Err(Failure::Unreachable("the export broke off within a record: ask again".to_owned()))
 }
 
-fn folder_of(file: &Path) -> &Path {
+pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Readable as any file that is made, and in place as a whole.
-fn keep(aside: tempfile::NamedTempFile, file: &Path) -> std::io::Result<()> {
+pub(super) fn keep(aside: tempfile::NamedTempFile, file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);

@@ -42,6 +42,12 @@ impl Out {
         }
     }
 
+    /// For what a person reads beside the data, like the subject of a question.
+    pub(super) fn stderr() -> Self {
+        let writer = Box::new(BufWriter::new(io::stderr()));
+        Self { writer, colors: colors_on(io::stderr().is_terminal()), ..Self::stdout() }
+    }
+
     pub(super) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
         writeln!(self.writer, "{}", text.as_ref()).map_err(Failure::Output)
     }
@@ -53,6 +59,13 @@ impl Out {
     /// One JSON document.
     pub(super) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::Internal(format!("the answer has no JSON form: {error}")))?;
+        self.line(text)
+    }
+
+    /// One JSON document on a line.
+    pub(super) fn json_line(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value)
             .map_err(|error| Failure::Internal(format!("the answer has no JSON form: {error}")))?;
         self.line(text)
     }
@@ -129,6 +142,21 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
+/// Lines of somebody else's text that never reach beyond `width`: broken at words, and within words where need be.
+pub(super) fn folded(text: &str, width: usize) -> Vec<String> {
+    let lines = text.lines().flat_map(|line| wrap(line, width));
+    lines.flat_map(|line| pieces(&line, width)).collect()
+}
+
+/// The line in pieces of at most `width` characters, nothing left out; at least one.
+pub(super) fn pieces(line: &str, width: usize) -> Vec<String> {
+    let chars: Vec<char> = line.chars().collect();
+    if chars.is_empty() {
+        return vec![String::new()];
+    }
+    chars.chunks(width.max(1)).map(|chunk| chunk.iter().collect()).collect()
+}
+
 fn cut(line: &str, width: usize) -> String {
     let line = line.replace('\n', " ");
     if line.chars().count() <= width {
@@ -171,6 +199,13 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("incomprehensible", 7), ["incomprehensible"]);
         assert_eq!(wrap("", 7), [""]);
+    }
+
+    #[test]
+    fn foreign_lines_stay_within_their_width() {
+        assert_eq!(folded("ab cd\n\nabcdefgh ij", 5), ["ab cd", "", "abcde", "fgh", "ij"]);
+        assert_eq!(pieces("  abcdef", 5), ["  abc", "def"]);
+        assert_eq!(pieces("", 5), [""]);
     }
 
     #[test]

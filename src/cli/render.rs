@@ -1,7 +1,8 @@
 //! Runs, plans and reports as text that reads well at 80 columns. Must not ask anybody anything.
 use super::failure::Failure;
 use super::out::{Out, Tone};
-use super::wire::{Entry, Plan, PlanStep, Report, RunBody, RunHead, StepView};
+use super::when::instant;
+use super::wire::{Approver, Entry, Plan, PlanStep, Report, RunBody, RunHead, Settled, StepView};
 
 /// The lists of a report in the order in which they matter, and what a person should read above each.
 const LISTS: [(&str, &str, Tone); 13] = [
@@ -76,9 +77,7 @@ fn step(out: &mut Out, step: &StepView) -> Result<(), Failure> {
     for finding in &step.findings {
         out.paragraph("", 6, &format!("{}: {}", finding.code, finding.text))?;
     }
-    if let Some(approval) = &step.approval_id {
-        out.paragraph("", 6, &format!("approval {approval}"))?;
-    }
+    approval(out, step.approval_id.as_deref(), &step.approved_by)?;
     if !step.missing.is_empty() {
         out.paragraph("", 6, &format!("can't be undone: {} missing", step.missing.join(", ")))?;
     }
@@ -175,8 +174,32 @@ fn list(out: &mut Out, title: &str, tone: Tone, entries: &[Entry]) -> Result<(),
         out.line(format!("{:>4}  {}{tried}{verified}", entry.step, entry.tool))?;
         out.paragraph("", 6, &entry.reason)?;
         residue(out, &entry.residue)?;
+        approval(out, entry.approval.as_deref(), &entry.approved_by)?;
     }
     Ok(())
+}
+
+/// Which request, and whose yes.
+fn approval(out: &mut Out, id: Option<&str>, by: &[Approver]) -> Result<(), Failure> {
+    let Some(id) = id else { return Ok(()) };
+    let who = |it: &Approver| {
+        let place = it.on_behalf_of.as_ref().map_or(String::new(), |who| format!(" in the place of {who}"));
+        let alone = if it.break_glass { " alone, in an emergency" } else { "" };
+        format!("{}{place}{alone}, {}", it.person, instant(&it.at))
+    };
+    let by: Vec<String> = by.iter().map(who).collect();
+    let by = if by.is_empty() { String::new() } else { format!(", approved by {}", by.join("; by ")) };
+    out.paragraph("", 6, &format!("approval {id}{by}"))
+}
+
+/// What an operator settled.
+pub(super) fn settled(out: &mut Out, settled: &Settled) -> Result<(), Failure> {
+    out.line(format!("step {} is {}", settled.step, settled.status))?;
+    if settled.missing.is_empty() {
+        return Ok(());
+    }
+    let missing = settled.missing.join(", ");
+    out.paragraph("", 0, &format!("it can't be undone, because its undo needs what is missing: {missing}"))
 }
 
 fn attempts(count: u32) -> String {

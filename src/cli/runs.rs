@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
-use reversi_proto::ids::{RunId, StepNo};
+use reversi_proto::ids::{RunId, StepNo, ToolName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -11,7 +11,8 @@ use super::api::{Api, ServerArgs};
 use super::failure::Failure;
 use super::out::Out;
 use super::wire::{Plan, RunBody, RunPage, Settled};
-use super::{render, rollback};
+use super::wire_people::Approval;
+use super::{approval_text, render, rollback};
 
 /// Lists, shows and undoes runs.
 #[derive(Debug, clap::Args)]
@@ -69,6 +70,22 @@ Examples:
         /// Which run
         run: RunId,
     },
+    /// Says yes in advance to the next call of a tool, or to the next undo by it.
+    #[command(after_help = "\
+One operator's yes: it is enough only where the tool's rules ask for one person and list no role, or
+one that you hold. It is good for 15 minutes and for one call, whatever its arguments.
+
+Example:
+  reversi runs approve support:4821 mail.send --note \"the customer is on the phone\"")]
+    Approve {
+        /// Which run
+        run: RunId,
+        /// Which tool
+        tool: ToolName,
+        /// Why; public, it stands in the ledger
+        #[arg(long, value_name = "TEXT")]
+        note: Option<String>,
+    },
     /// Settles a step, or an undo, of which nobody knows whether it happened.
     #[command(after_help = "\
 Look first, in the system that the tool changes. Then say what you saw:
@@ -101,6 +118,13 @@ enum OutcomeWord {
     Succeeded,
     /// It is known to have had no effect
     Failed,
+}
+
+#[derive(Serialize)]
+struct PreApproval<'a> {
+    tool: &'a ToolName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -145,6 +169,12 @@ pub(super) fn run(args: RunsArgs, out: &mut Out) -> Result<ExitCode, Failure> {
             let (value, report) = Api::new(&server)?.get(&path(&run, "/rollback")?)?;
             if json { out.json(&value)? } else { render::report(out, &report)? }
         }
+        RunsCommand::Approve { run, tool, note } => {
+            let body = PreApproval { tool: &tool, note: note.as_deref() };
+            let api = Api::new(&server)?;
+            let (value, approval): (_, Approval) = api.post(&path(&run, "/approvals")?, &body)?;
+            if json { out.json(&value)? } else { approval_text::outcome(out, &approval, api.now())? }
+        }
         RunsCommand::Resolve { run, step, outcome, note, undo, result } => {
             let target = if undo { "undo" } else { "step" };
             let result = result.map(RawValue::from_string).transpose();
@@ -152,19 +182,7 @@ pub(super) fn run(args: RunsArgs, out: &mut Out) -> Result<ExitCode, Failure> {
             let body = Resolution { target, status: outcome, note: &note, result };
             let path = path(&run, &format!("/steps/{step}/resolve"))?;
             let (value, settled): (_, Settled) = Api::new(&server)?.post(&path, &body)?;
-            if json {
-                out.json(&value)?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            out.line(format!("step {} is {}", settled.step, settled.status))?;
-            if !settled.missing.is_empty() {
-                let missing = settled.missing.join(", ");
-                out.paragraph(
-                    "",
-                    0,
-                    &format!("it can't be undone, because its undo needs what is missing: {missing}"),
-                )?;
-            }
+            if json { out.json(&value)? } else { render::settled(out, &settled)? }
         }
     }
     Ok(ExitCode::SUCCESS)

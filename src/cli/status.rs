@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use super::api::{Api, ServerArgs};
 use super::failure::Failure;
 use super::out::{Out, Tone};
+use super::when::instant;
 use super::wire::Status;
 
 /// Shows how the daemon is doing.
@@ -26,6 +27,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut Out) -> Result<ExitCode, Failure>
         out.json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
+    for_people(out, &status)?;
     out.line(format!("{:12}{}", "ledger", status.ledger))?;
     out.line(format!("{:12}{}", "started", status.started_at))?;
     let behind = status.head.saturating_sub(status.checkpoint);
@@ -52,4 +54,23 @@ pub(super) fn run(args: &StatusArgs, out: &mut Out) -> Result<ExitCode, Failure>
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What waits for a person stands first.
+fn for_people(out: &mut Out, status: &Status) -> Result<(), Failure> {
+    for halt in &status.halts {
+        let mark = out.paint(Tone::Bad, &format!("{:12}", "HALTED"));
+        let what = if halt.scope == "all" { "every call".to_owned() } else { format!("calls of {}", halt.scope) };
+        out.paragraph(&mark, 12, &format!("{what} since {} by {}: {}", instant(&halt.since), halt.by, halt.reason))?;
+    }
+    for (count, name, text) in [
+        (status.approvals_open, "approvals", "open, pending or granted and not used: reversi approvals list"),
+        (status.reviews_owed, "reviews", "owed after emergency grants: reversi approvals reviews"),
+    ] {
+        if count > 0 {
+            let mark = out.paint(Tone::Doubtful, &format!("{name:12}"));
+            out.line(format!("{mark}{count} {text}"))?;
+        }
+    }
+    Ok(())
 }

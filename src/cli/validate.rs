@@ -16,7 +16,7 @@ Of a folder, its .yaml, .yml and .json files are read, without its folders.
 
 Examples:
   reversi validate manifests
-  reversi validate manifests/payments.yaml manifests/mail.yaml --json")]
+  reversi validate manifests/payments.yaml manifests/demo/mail.yaml --json")]
 pub(super) struct ValidateArgs {
     /// Files and folders
     #[arg(required = true, value_name = "PATH")]

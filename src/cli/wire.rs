@@ -59,8 +59,19 @@ pub(super) struct StepView {
     pub(super) missing: Vec<String>,
     pub(super) findings: Vec<Finding>,
     pub(super) approval_id: Option<String>,
+    pub(super) approved_by: Vec<Approver>,
     pub(super) disputed: bool,
     pub(super) undo_attempts: u32,
+}
+
+/// Whose yes let a call or an undo happen.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Approver {
+    pub(super) person: String,
+    pub(super) at: String,
+    pub(super) on_behalf_of: Option<String>,
+    pub(super) break_glass: bool,
 }
 
 /// Why a step was blocked.
@@ -118,6 +129,8 @@ pub(super) struct Entry {
     pub(super) residue: Vec<String>,
     pub(super) reason: String,
     pub(super) verified: Option<bool>,
+    pub(super) approval: Option<String>,
+    pub(super) approved_by: Vec<Approver>,
 }
 
 impl Report {
@@ -157,8 +170,10 @@ pub(super) struct Status {
     pub(super) started_at: String,
     pub(super) disk_low: bool,
     pub(super) sink_errors: u64,
-    #[serde(default)]
     pub(super) rollbacks_parked: bool,
+    pub(super) approvals_open: u64,
+    pub(super) halts: Vec<super::wire_people::Halt>,
+    pub(super) reviews_owed: u64,
 }
 
 /// The one answer that holds a key.

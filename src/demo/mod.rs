@@ -128,8 +128,8 @@ impl Tale {
 async fn story(dir: &Path, tale: &mut Tale) -> anyhow::Result<()> {
     let binary = std::env::current_exe().context("the demo can't find its own binary")?;
     let manifests = [
-        ("fs.yaml", include_str!("../../manifests/fs.yaml")),
-        ("mail.yaml", include_str!("../../manifests/mail.yaml")),
+        ("fs.yaml", include_str!("../../manifests/demo/fs.yaml")),
+        ("mail.yaml", include_str!("../../manifests/demo/mail.yaml")),
     ];
     let stage = Stage::new(dir, &binary, &manifests)?;
     fill(&stage.sandbox())?;

@@ -87,7 +87,7 @@ fn hostile_texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("comma.json", text("[{\"tool\": \"a\"},]"), "not valid JSON"),
         ("control.yaml", text("tool: a\u{1b}[2J\n"), "U+001B"),
         ("long.yaml", [b"tool: ".to_vec(), b"a".repeat(1 << 20)].concat(), "128"),
-        ("many.yaml", b"- {}\n".repeat(5_000), "more errors are not shown"),
+        ("many.yaml", b"- {}\n".repeat(5_000), "there are more errors than these 1000"),
         ("escape.yaml", text("tool: \"a\\u202eb\\u001b\"\neffect: read_only\npermission: x\n"), "letters, digits"),
     ]
 }

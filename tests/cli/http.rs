@@ -10,30 +10,33 @@ use serde_json::{Value, json};
 use crate::ledger::arg;
 use crate::program::{Said, command, said};
 
-const KEY: &str = "rvk_abcdefghijkl_000000000000000000000000000000000000000000000000";
+pub(crate) const KEY: &str = "rvk_abcdefghijkl_000000000000000000000000000000000000000000000000";
+
+/// The daemon's clock.
+const NOW: &str = "Thu, 01 Oct 2026 00:03:00 GMT";
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-struct Asked {
-    line: String,
+pub(crate) struct Asked {
+    pub(crate) line: String,
     headers: Vec<String>,
-    body: Value,
+    pub(crate) body: Value,
 }
 
 impl Asked {
-    fn has(&self, header: &str) -> bool {
+    pub(crate) fn has(&self, header: &str) -> bool {
         self.headers.iter().any(|line| line.to_lowercase().starts_with(&header.to_lowercase()))
     }
 }
 
 /// Gives the answers in their order, one a connection.
-struct Daemon {
-    url: String,
+pub(crate) struct Daemon {
+    pub(crate) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Daemon {
-    fn answering(answers: Vec<(u16, &'static str, String)>) -> Self {
+    pub(crate) fn answering(answers: Vec<(u16, &'static str, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -43,9 +46,10 @@ impl Daemon {
                 let (stream, _) = listener.accept().unwrap();
                 let request = read(&stream);
                 seen.lock().unwrap().push(request);
+                let length = body.len();
                 let head = format!(
-                    "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n",
-                    body.len()
+                    "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\
+                     date: {NOW}\r\nconnection: close\r\n"
                 );
                 let extra = if status == 302 { "location: http://127.0.0.1:1/\r\n" } else { "" };
                 (&stream).write_all(format!("{head}{extra}\r\n{body}").as_bytes()).unwrap();
@@ -54,26 +58,26 @@ impl Daemon {
         Self { url, asked }
     }
 
-    fn json(answers: impl IntoIterator<Item = Value>) -> Self {
+    pub(crate) fn json(answers: impl IntoIterator<Item = Value>) -> Self {
         let answer = |value: Value| (200, "application/json", value.to_string());
         Self::answering(answers.into_iter().map(answer).collect())
     }
 
-    fn problem(status: u16, body: &Value) -> Self {
+    pub(crate) fn problem(status: u16, body: &Value) -> Self {
         Self::answering(vec![(status, "application/problem+json", body.to_string())])
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.env("REVERSI_URL", &self.url).env("REVERSI_KEY", KEY);
         command
     }
 
-    fn tell(&self, args: &[&str]) -> Said {
+    pub(crate) fn tell(&self, args: &[&str]) -> Said {
         said(&mut self.command(args))
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }

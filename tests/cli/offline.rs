@@ -220,6 +220,7 @@ fn a_new_key_pair_is_private_pinnable_and_never_overwritten() {
 
 // --- validate
 
+// A4
 #[test]
 fn manifests_are_counted_or_their_mistakes_listed() {
     let said = reversi(["validate", concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/payments.yaml")]).exits(0);

@@ -63,7 +63,7 @@ impl Driver {
     pub(crate) async fn new(plans: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let binary = Path::new(env!("CARGO_BIN_EXE_reversi"));
-        let manifests = [("fs.yaml", include_str!("../../manifests/fs.yaml")), ("counter.yaml", COUNTER)];
+        let manifests = [("fs.yaml", include_str!("../../manifests/demo/fs.yaml")), ("counter.yaml", COUNTER)];
         let root = std::fs::canonicalize(dir.path()).unwrap();
         let stage = Stage::new(&root, binary, &manifests).unwrap();
         std::fs::write(stage.sandbox().join("a.txt"), "one\n").unwrap();

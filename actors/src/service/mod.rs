@@ -27,7 +27,8 @@ pub use approvals::{APPROVAL_WAIT_MS_MAX, ApprovalFilter, ApprovalShown, Word};
 pub(crate) use reload::put_in_force;
 pub use reload::{ReloadBy, Reloaded};
 pub use types::{
-    NewDelegation, NewKey, NewRollback, NewRun, NewStep, PeopleFigures, Retry, RunState, RunSummary, Status, StepOutcome,
+    NewDelegation, NewKey, NewRollback, NewRun, NewStep, PeopleFigures, Retry, RunState, RunSummary, Status,
+    StepOutcome,
 };
 
 type Result<T> = std::result::Result<T, ServiceError>;

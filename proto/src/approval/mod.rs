@@ -1,6 +1,7 @@
 //! One approval request: who was asked for what, who said yes, until when. Must not know the run around it: what a
 //! grant is good for is the Run's and the Undo's to say, who may vote is a fact.
 mod decide;
+mod fold;
 mod rules;
 mod view;
 
@@ -17,7 +18,7 @@ use crate::time::Timestamp;
 use crate::wake::Wake;
 
 pub use rules::{Rules, merge};
-pub use view::{ApprovalView, Preview, VoteView, escaped};
+pub use view::{ApprovalView, Approver, Preview, VoteView, escaped};
 
 /// A grant that nobody uses is void after this time, in milliseconds.
 pub const USE_WITHIN_MS: u64 = 15 * 60_000;
@@ -140,6 +141,8 @@ pub enum Glass {
     Broken {
         /// Who did.
         person: String,
+        /// When.
+        at: Timestamp,
         /// Why.
         reason: String,
         /// When the review is due.
@@ -151,6 +154,8 @@ pub enum Glass {
     Reviewed {
         /// Who broke it.
         person: String,
+        /// When they did.
+        at: Timestamp,
         /// Who reviewed.
         by: String,
         /// What they found.
@@ -386,103 +391,6 @@ impl Approval {
             Glass::Broken { .. } | Glass::Whole | Glass::Reviewed { .. } => None,
         };
         own.into_iter().chain(review).min()
-    }
-
-    fn end_with(&mut self, status: ApprovalStatus, who: &str, why: &str) {
-        (self.status, self.end) = (status, Some((who.to_owned(), why.to_owned())));
-        self.forget_arguments();
-    }
-
-    fn evolve_own(&mut self, meta: &Meta, event: &ApprovalEvent) {
-        match event {
-            ApprovalEvent::Requested(body, private) => {
-                let rules = Rules {
-                    roles: body.roles.clone(),
-                    quorum: body.quorum,
-                    timeout_ms: body.timeout_ms,
-                    escalate_to: body.escalate_to.clone(),
-                };
-                self.ask = Some(Ask {
-                    target: body.target,
-                    step: body.step,
-                    tool: body.tool.clone(),
-                    fingerprint: Some(body.fingerprint),
-                    manifest: body.manifest,
-                    config: body.config,
-                    rules,
-                    actor: meta.actor.id.clone(),
-                    requester: body.requester.clone(),
-                    reason: body.reason.clone(),
-                    args: private.args.clone(),
-                    at: meta.ts,
-                });
-                (self.status, self.deadline) = (ApprovalStatus::Open, body.deadline);
-            }
-            ApprovalEvent::PreApproved(body, ()) => {
-                self.ask = Some(Ask {
-                    target: Target::Step,
-                    step: 0,
-                    tool: body.tool.clone(),
-                    fingerprint: None,
-                    manifest: None,
-                    config: 0,
-                    rules: Rules::default(),
-                    actor: meta.actor.id.clone(),
-                    requester: None,
-                    reason: body.note.clone().unwrap_or_default(),
-                    args: None,
-                    at: meta.ts,
-                });
-                let (person, key, note, at) = (body.person.clone(), body.key.clone(), body.note.clone(), meta.ts);
-                self.votes.push(Vote { person, on_behalf_of: None, key, note, at });
-                (self.status, self.use_by) = (ApprovalStatus::Approved, Some(body.use_by));
-            }
-            ApprovalEvent::Voted(body, ()) => {
-                let body = body.clone();
-                let (person, on_behalf_of, key, note) = (body.person, body.on_behalf_of, body.key, body.note);
-                self.votes.push(Vote { person, on_behalf_of, key, note, at: meta.ts });
-            }
-            ApprovalEvent::Granted(body, ()) => {
-                (self.status, self.use_by) = (ApprovalStatus::Approved, Some(body.use_by));
-            }
-            ApprovalEvent::Denied(body, ()) => {
-                self.end_with(ApprovalStatus::Denied, &body.person, body.note.as_deref().unwrap_or_default());
-            }
-            ApprovalEvent::Withdrawn(body, ()) => {
-                self.votes.retain(|vote| vote.person != body.person);
-                if self.status == ApprovalStatus::Approved && self.glass == Glass::Whole {
-                    (self.status, self.use_by) = (ApprovalStatus::Open, None);
-                }
-            }
-            ApprovalEvent::Escalated(body, ()) => (self.level, self.deadline) = (body.level, Some(body.deadline)),
-            ApprovalEvent::Expired(_, ()) => {
-                let why =
-                    if self.status == ApprovalStatus::Open { "nobody answered in time" } else { "not used in time" };
-                self.end_with(ApprovalStatus::Expired, meta.actor.id.as_str(), why);
-            }
-            ApprovalEvent::Revoked(body, ()) => {
-                self.end_with(ApprovalStatus::Revoked, meta.actor.id.as_str(), &body.note);
-            }
-            ApprovalEvent::Cancelled(body, ()) => {
-                self.end_with(ApprovalStatus::Cancelled, meta.actor.id.as_str(), &body.note);
-            }
-            ApprovalEvent::GlassBroken(body, ()) => {
-                let (person, reason, review_by) = (body.person.clone(), body.reason.clone(), body.review_by);
-                self.glass = Glass::Broken { person, reason, review_by, overdue: false };
-                (self.status, self.use_by) = (ApprovalStatus::Approved, Some(body.use_by));
-            }
-            ApprovalEvent::Reviewed(body, ()) => {
-                if let Glass::Broken { person, .. } = &self.glass {
-                    let (person, by, note) = (person.clone(), body.person.clone(), body.note.clone());
-                    self.glass = Glass::Reviewed { person, by, note };
-                }
-            }
-            ApprovalEvent::ReviewOverdue(_, ()) => {
-                if let Glass::Broken { overdue, .. } = &mut self.glass {
-                    *overdue = true;
-                }
-            }
-        }
     }
 }
 

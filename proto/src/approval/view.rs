@@ -75,11 +75,28 @@ pub struct VoteView {
     pub at: Timestamp,
 }
 
+/// Somebody whose yes let a call or an undo happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Approver {
+    /// Who.
+    pub person: String,
+    /// When they said so.
+    pub at: Timestamp,
+    /// In whose place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
+    /// They alone granted it, in an emergency.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub break_glass: bool,
+}
+
 /// A broken glass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GlassView {
     /// Who broke it.
     pub person: String,
+    /// When.
+    pub at: Timestamp,
     /// Why.
     pub reason: Option<String>,
     /// Until when another person owes a review; none once it is done.
@@ -129,6 +146,23 @@ impl Approval {
 
     pub(super) fn fingerprint_of_ask(&self) -> Option<crate::hash::Hash> {
         self.ask.as_ref().and_then(|ask| ask.fingerprint)
+    }
+
+    /// Who said yes: the voters, and whoever broke the glass.
+    pub fn approvers(&self) -> Vec<Approver> {
+        let voted = self.votes.iter().map(|vote| Approver {
+            person: vote.person.clone(),
+            at: vote.at,
+            on_behalf_of: vote.on_behalf_of.clone(),
+            break_glass: false,
+        });
+        let alone =
+            |person: &str, at| Approver { person: person.to_owned(), at, on_behalf_of: None, break_glass: true };
+        let broke = match &self.glass {
+            Glass::Whole => None,
+            Glass::Broken { person, at, .. } | Glass::Reviewed { person, at, .. } => Some(alone(person, *at)),
+        };
+        voted.chain(broke).collect()
     }
 
     /// The request as a person reads it; None where there is none.
@@ -191,16 +225,18 @@ impl Glass {
     fn view(&self) -> Option<GlassView> {
         match self {
             Self::Whole => None,
-            Self::Broken { person, reason, review_by, overdue } => Some(GlassView {
+            Self::Broken { person, at, reason, review_by, overdue } => Some(GlassView {
                 person: person.clone(),
+                at: *at,
                 reason: Some(escaped(reason)),
                 review_by: Some(*review_by),
                 overdue: *overdue,
                 reviewed_by: None,
                 review: None,
             }),
-            Self::Reviewed { person, by, note } => Some(GlassView {
+            Self::Reviewed { person, at, by, note } => Some(GlassView {
                 person: person.clone(),
+                at: *at,
                 reason: None,
                 review_by: None,
                 overdue: false,

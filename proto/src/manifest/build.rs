@@ -3,9 +3,10 @@
 use super::build_parts as parts;
 use super::diagnostic::{Code, Pos, Report};
 use super::model::{
-    Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Places, Retry, Status,
+    Approval, ApprovalRules, Compensation, Effect, Fields, Idempotency, Manifest, Named, Places, Retry, Status,
 };
 use super::node::{Kind, Node, WHOLE_MAX};
+use super::places::Spots;
 use super::walk::{Field, Object, document_path, index_path};
 use crate::ids::ToolName;
 
@@ -18,17 +19,31 @@ pub(crate) enum Form {
     Normalized,
 }
 
-/// The manifests of all documents, as far as they are right.
-pub(crate) fn manifests(documents: &[Node], form: Form, report: &mut Report) -> Vec<Manifest> {
-    let mut found = Vec::new();
+/// The manifests of all documents, the right ones and what is known of the others.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) manifests: Vec<Manifest>,
+    pub(crate) broken: Vec<Named>,
+    /// One has mistakes and does not say whose it is.
+    pub(crate) unnamed: bool,
+}
+
+/// Reads the manifests of all documents.
+pub(crate) fn manifests(documents: &[Node], form: Form, report: &mut Report) -> Found {
+    let mut found = Found::default();
     for (number, document) in documents.iter().enumerate() {
         let path = document_path(number);
         match &document.kind {
             // An empty document, as between two `---` or in a file of comments.
             Kind::Null => {}
             Kind::List(items) if form == Form::Authored => {
-                let items = items.iter().enumerate().map(|(index, item)| Field::new(item, index_path(&path, index)));
-                found.extend(items.filter_map(|item| manifest(&item, form, report)));
+                for (index, item) in items.iter().enumerate() {
+                    if report.is_full() {
+                        found.unnamed = true;
+                        break;
+                    }
+                    found.manifest(&Field::new(item, index_path(&path, index)), form, report);
+                }
             }
             Kind::Bool(_)
             | Kind::Whole(_)
@@ -37,28 +52,39 @@ pub(crate) fn manifests(documents: &[Node], form: Form, report: &mut Report) -> 
             | Kind::Text(_)
             | Kind::List(_)
             | Kind::Map(_) => {
-                found.extend(manifest(&Field::new(document, path), form, report));
+                found.manifest(&Field::new(document, path), form, report);
             }
         }
     }
     found
 }
 
-fn manifest(field: &Field<'_>, form: Form, report: &mut Report) -> Option<Manifest> {
-    let before = report.count();
-    let mut object = Object::open(field, report, "a manifest (an object)")?;
-    let draft = Draft::read(&mut object, form, report);
-    object.finish(report);
-    draft.check(&object, report);
-    if report.count() > before {
-        return None;
-    }
-    let places = places(&object, field);
-    match Manifest::seal(draft.fields()?, places) {
-        Ok(manifest) => Some(manifest),
-        Err(error) => {
-            field.wrong(report, Code::NotCanonical, format!("the manifest has no canonical form: {error}"));
-            None
+impl Found {
+    fn manifest(&mut self, field: &Field<'_>, form: Form, report: &mut Report) {
+        let before = report.count();
+        let Some(mut object) = Object::open(field, report, "a manifest (an object)") else {
+            self.unnamed = true;
+            return;
+        };
+        let draft = Draft::read(&mut object, form, report);
+        object.finish(report);
+        if report.asks_rules() {
+            draft.check(&object, report);
+        }
+        let tool = draft.tool.clone();
+        if report.count() == before
+            && let Some(fields) = draft.fields()
+        {
+            match Manifest::seal(fields, places(&object, field, report.source())) {
+                Ok(manifest) => return self.manifests.push(manifest),
+                Err(error) => {
+                    field.wrong(report, Code::NotCanonical, format!("the manifest has no canonical form: {error}"));
+                }
+            }
+        }
+        match (tool, object.peek("tool")) {
+            (Some(tool), Some(Field { node, path })) => self.broken.push(Named { tool, path, pos: node.pos }),
+            (None, _) | (_, None) => self.unnamed = true,
         }
     }
 }
@@ -116,7 +142,7 @@ impl Draft {
             self.check_approval(effect, object, report);
         }
         if let Some(tool) = &self.tool {
-            self.check_self(tool, object, report);
+            check_self(tool, object, report);
         }
     }
 
@@ -125,25 +151,6 @@ impl Draft {
         if effect == Effect::Irreversible && self.approval == Some(Approval::Never) {
             let message = "an irreversible tool always needs approval, it cannot be never";
             field.wrong_hint(report, Code::ApprovalForced, message, "remove the field, or say who approves");
-        }
-    }
-
-    fn check_self(&self, tool: &ToolName, object: &Object<'_>, report: &mut Report) {
-        let is_self = |other: Option<&ToolName>| other == Some(tool);
-        if is_self(self.compensation.as_ref().map(|compensation| &compensation.tool))
-            && let Some(field) = object.peek("compensation")
-        {
-            field.wrong(report, Code::SelfReference, "a tool cannot compensate itself");
-        }
-        if is_self(self.requires.iter().find(|required| *required == tool))
-            && let Some(field) = object.peek("requires")
-        {
-            field.wrong(report, Code::SelfReference, "a tool cannot require itself");
-        }
-        if is_self(self.replaced_by.as_ref())
-            && let Some(field) = object.peek("replaced_by")
-        {
-            field.wrong(report, Code::SelfReference, "a tool cannot replace itself");
         }
     }
 
@@ -199,6 +206,29 @@ impl Plain {
     }
 }
 
+/// That a tool does not name itself. Reads the nodes and not what was made of them: an object with another mistake has
+/// made nothing.
+fn check_self(tool: &ToolName, object: &Object<'_>, report: &mut Report) {
+    let is_self = |field: &Field<'_>| matches!(&field.node.kind, Kind::Text(text) if **text == *tool.as_str());
+    if let Some(field) = object.peek("compensation").and_then(|field| field.inside("tool"))
+        && is_self(&field)
+    {
+        field.wrong(report, Code::SelfReference, "a tool cannot compensate itself");
+    }
+    let requires = object.peek("requires");
+    for item in requires.iter().flat_map(Field::children) {
+        let field = item.inside("tool").unwrap_or(item);
+        if is_self(&field) && !report.is_full() {
+            field.wrong(report, Code::SelfReference, "a tool cannot require itself");
+        }
+    }
+    if let Some(field) = object.peek("replaced_by")
+        && is_self(&field)
+    {
+        field.wrong(report, Code::SelfReference, "a tool cannot replace itself");
+    }
+}
+
 /// Which fields an effect allows and demands.
 fn check_effect(effect: Effect, object: &Object<'_>, report: &mut Report) {
     match object.peek("compensation") {
@@ -222,29 +252,26 @@ fn check_effect(effect: Effect, object: &Object<'_>, report: &mut Report) {
     }
 }
 
-/// Where the names of other tools stand.
-fn places(object: &Object<'_>, field: &Field<'_>) -> Places {
-    let inside = |field: Option<Field<'_>>, name: &str| -> Option<Pos> {
-        let Kind::Map(entries) = &field?.node.kind else { return None };
-        entries.iter().find(|entry| &*entry.key == name).map(|entry| entry.value.pos)
-    };
-    let pos = |name: &str| object.peek(name).map(|field| field.node.pos).unwrap_or_default();
-    let compensation = object.peek("compensation");
-    let verification = compensation.as_ref().and_then(|field| {
-        let Kind::Map(entries) = &field.node.kind else { return None };
-        let entry = entries.iter().find(|entry| &*entry.key == "verification")?;
-        Some(Field::new(&entry.value, String::new()))
-    });
-    let requires = match object.peek("requires").map(|field| &field.node.kind) {
-        Some(Kind::List(items)) => items.iter().map(|item| item.pos).collect(),
-        _ => Vec::new(),
-    };
+fn required_place(item: &Field<'_>) -> (Pos, &'static str) {
+    match item.inside("tool") {
+        Some(tool) => (tool.node.pos, ".tool"),
+        None => (item.node.pos, ""),
+    }
+}
+
+/// Where the names of other tools, and all fields, stand.
+fn places(object: &Object<'_>, field: &Field<'_>, source: &str) -> Places {
+    let pos = |field: Option<Field<'_>>| field.map(|field| field.node.pos).unwrap_or_default();
+    let compensation = || object.peek("compensation");
+    let verification = || compensation().and_then(|field| field.inside("verification"));
+    let requires = object.peek("requires");
     Places {
         path: field.path.clone(),
-        tool: pos("tool"),
-        compensation_tool: inside(compensation, "tool").unwrap_or_default(),
-        verification_tool: inside(verification, "tool").unwrap_or_default(),
-        replaced_by: pos("replaced_by"),
-        requires,
+        tool: pos(object.peek("tool")),
+        compensation_tool: pos(compensation().and_then(|field| field.inside("tool"))),
+        verification_tool: pos(verification().and_then(|field| field.inside("tool"))),
+        replaced_by: pos(object.peek("replaced_by")),
+        requires: requires.iter().flat_map(Field::children).map(|item| required_place(&item)).collect(),
+        spots: Spots::of(field, source),
     }
 }

@@ -57,12 +57,13 @@ fn rules(object: &mut Object<'_>, timeout: &'static str, report: &mut Report) ->
     let roles_given = match &roles_field {
         None => false,
         // Roles that could not be read were reported; whether the quorum fits them cannot be said.
-        Some(_) => roles.as_ref().is_none_or(|roles| !roles.is_empty()),
+        Some(field) => roles.is_none() || field.children().next().is_some(),
     };
     if let Some(field) = quorum_field
         && let Some(quorum) = quorum
         && quorum > 1
         && !roles_given
+        && report.asks_rules()
     {
         let message = format!("a quorum of {quorum} needs roles");
         field.wrong_hint(report, Code::QuorumNeedsRoles, message, "say in `roles` who may approve");
@@ -87,7 +88,8 @@ pub(super) fn compensation(field: &Field<'_>, report: &mut Report) -> Option<Com
     let residue = residue_field.as_ref().and_then(|field| field.list(report, Field::text)).unwrap_or_default();
     if let Some(field) = residue_field
         && kind == CompensationKind::Inverse
-        && !residue.is_empty()
+        && field.children().next().is_some()
+        && report.asks_rules()
     {
         let message = "an inverse restores the exact prior state, it cannot leave residue";
         field.wrong_hint(report, Code::InverseResidue, message, "remove the residue, or make the kind compensation");
@@ -115,7 +117,11 @@ fn verification(field: &Field<'_>, report: &mut Report) -> Option<Verification> 
 fn arguments(field: &Field<'_>, report: &mut Report) -> Option<ArgumentMap> {
     let mut map = ArgumentMap::new();
     for (entry, value) in field.entries(report, "an object of references")? {
-        if entry.key.trim().is_empty() || entry.key.chars().any(char::is_control) {
+        if report.is_full() {
+            break;
+        }
+        let named = !entry.key.trim().is_empty() && !entry.key.chars().any(char::is_control);
+        if !named && report.asks_rules() {
             let message = format!("must be the name of an argument, got {}", quoted(&entry.key));
             report.add(entry.pos, &value.path, Code::BadText, message);
         }
@@ -127,8 +133,11 @@ fn arguments(field: &Field<'_>, report: &mut Report) -> Option<ArgumentMap> {
 }
 
 fn reference(field: &Field<'_>, report: &mut Report) -> Option<Reference> {
-    if let Kind::Text(_) = field.node.kind {
-        return field.parsed(report, Code::BadReference, REFERENCE_HINT);
+    match field.node.kind {
+        Kind::Text(_) => return field.parsed(report, Code::BadReference, REFERENCE_HINT),
+        // It was reported as what it is.
+        Kind::Bad => return None,
+        Kind::Null | Kind::Bool(_) | Kind::Whole(_) | Kind::Fraction(_) | Kind::List(_) | Kind::Map(_) => {}
     }
     // The value itself is not repeated: a literal here may be anything, a secret included.
     let message = format!("must be a reference, got {}", field.node.type_name());
@@ -208,9 +217,13 @@ pub(super) fn audit(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
 pub(super) fn requires(field: &Field<'_>, report: &mut Report) -> Option<Vec<ToolName>> {
     let mut tools: Vec<ToolName> = Vec::new();
     let mut seen = BTreeSet::new();
-    for item in field.items(report)? {
+    field.need_list(report)?;
+    for item in field.children() {
+        if report.is_full() {
+            break;
+        }
         let Some(tool) = required_tool(&item, report) else { continue };
-        if !seen.insert(tool.clone()) {
+        if !seen.insert(tool.clone()) && report.asks_rules() {
             let message = format!("the tool {} is required twice", quoted(tool.as_str()));
             item.wrong_hint(report, Code::DuplicateRequire, message, "keep one of them");
         }

@@ -3,11 +3,12 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// After this many findings in one file the rest is only counted, so that a hostile file cannot fill the memory.
+/// After this many findings in one file no more are looked for, so that a hostile file cannot fill memory and time.
 pub const DIAGNOSTICS_MAX: usize = 1000;
 
-/// Suggestions cost a comparison with every known name, so only the first findings of a file get one.
-const SUGGESTIONS_MAX: usize = 50;
+/// Suggestions cost a comparison with every known name. All of one report together may cost this many compared letters:
+/// enough for every finding of an honest file, and a hostile one stops getting advice.
+pub(crate) const SUGGESTION_WORK_MAX: usize = 20_000_000;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -167,16 +168,40 @@ pub(crate) struct Report {
     source: String,
     list: Vec<Diagnostic>,
     count: usize,
+    asks_rules: bool,
+    suggestion_work: usize,
 }
 
 impl Report {
     pub(crate) fn new(source: &str) -> Self {
-        Self { source: source.to_owned(), list: Vec::new(), count: 0 }
+        let source = source.to_owned();
+        Self { source, list: Vec::new(), count: 0, asks_rules: true, suggestion_work: SUGGESTION_WORK_MAX }
+    }
+
+    /// For what was in force once. It followed the rules of its day, which may have been laxer than ours, so only its
+    /// shape is asked: fields, types, words and grammars.
+    pub(crate) fn of_shape(source: &str) -> Self {
+        Self { asks_rules: false, ..Self::new(source) }
+    }
+
+    /// Whether limits and the rules between fields are to be checked, and not the shape alone.
+    pub(crate) fn asks_rules(&self) -> bool {
+        self.asks_rules
     }
 
     /// How many findings there were so far, the unlisted ones included.
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether more findings would not be listed, and there is one of them already: looking for more is in vain.
+    pub(crate) fn is_full(&self) -> bool {
+        self.count > DIAGNOSTICS_MAX
+    }
+
+    /// The file that findings belong to.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// The next findings belong to this file.
@@ -209,7 +234,7 @@ impl Report {
         wrong: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) {
-        let near = if self.count < SUGGESTIONS_MAX { nearest(wrong, known) } else { None };
+        let near = nearest(wrong, known, &mut self.suggestion_work);
         self.push(pos, path, code, message.into(), near.map(|name| format!("did you mean `{name}`?")));
     }
 
@@ -228,10 +253,8 @@ impl Report {
             return Ok(());
         }
         self.list.sort_by(|a, b| (&a.source, a.line, a.column).cmp(&(&b.source, b.line, b.column)));
-        let unlisted = self.count - self.list.len();
-        if unlisted > 0 {
-            let message = format!("{unlisted} more errors are not shown");
-            self.push_note(message);
+        if self.count > self.list.len() {
+            self.push_note(format!("there are more errors than these {DIAGNOSTICS_MAX}"));
         }
         Err(self.list)
     }
@@ -253,37 +276,72 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// The known name with the fewest edits, if those are few for its length. The first of equals wins.
-pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+/// The known name with the fewest edits, if those are few for its length. The first of equals wins. Stops when `work`,
+/// which it counts down, is used up.
+pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>, work: &mut usize) -> Option<&'n str> {
     const LONGEST: usize = 128;
-    let wrong: Vec<char> = wrong.chars().take(LONGEST + 1).collect();
+    let wrong: Vec<char> = wrong.chars().take(LONGEST + 1).map(folded).collect();
     if wrong.len() > LONGEST {
         return None;
     }
-    let allowed = (wrong.len() / 3).clamp(1, 4);
-    let close = known.into_iter().filter(|name| name.len().abs_diff(wrong.len()) <= allowed);
-    close.map(|name| (edits(&wrong, name), name)).filter(|(n, _)| *n <= allowed).min_by_key(|(n, _)| *n).map(|(_, s)| s)
+    let mut allowed = (wrong.len() / 3).clamp(1, 4);
+    let mut best = None;
+    for name in known {
+        *work = work.checked_sub(1)?;
+        if name.len().abs_diff(wrong.len()) > allowed {
+            continue;
+        }
+        let name_folded: Vec<char> = name.chars().map(folded).collect();
+        let Some(edits) = edits_within(&wrong, &name_folded, allowed, work) else { continue };
+        best = Some(name);
+        let Some(fewer) = edits.checked_sub(1) else { break };
+        allowed = fewer;
+    }
+    best
 }
 
-/// Edits between two words, a swap of neighbours being one (optimal string alignment); letter case and `-` for `_`
-/// count as nothing, because that is how a field of another language's style is written.
-fn edits(a: &[char], b: &str) -> usize {
-    let fold = |c: char| if c == '-' { '_' } else { c.to_ascii_lowercase() };
-    let (a, b): (Vec<char>, Vec<char>) = (a.iter().map(|c| fold(*c)).collect(), b.chars().map(fold).collect());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let change = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + change);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before_last[j - 2] + 1);
-            }
-        }
-        before_last = std::mem::replace(&mut last, row);
+/// Letter case and `-` for `_` count as nothing, because that is how a field of another language's style is written.
+fn folded(c: char) -> char {
+    if c == '-' { '_' } else { c.to_ascii_lowercase() }
+}
+
+/// Edits between two words, a swap of neighbours being one (optimal string alignment), if they are at most so many. Only
+/// the cells that can hold so few are computed.
+fn edits_within(a: &[char], b: &[char], most: usize, work: &mut usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > most {
+        return None;
     }
-    last[b.len()]
+    let beyond = most + 1;
+    let mut before_last = vec![beyond; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).map(|n| n.min(beyond)).collect();
+    let mut row = vec![beyond; b.len() + 1];
+    let mut fewest_before = 0;
+    for i in 1..=a.len() {
+        let (low, high) = (i.saturating_sub(most).max(1), (i + most).min(b.len()));
+        *work = work.checked_sub(high.saturating_sub(low) + 2)?;
+        row[low - 1] = if low == 1 { i.min(beyond) } else { beyond };
+        let mut fewest = row[low - 1];
+        for j in low..=high {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut edits = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + change).min(beyond);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                edits = edits.min(before_last[j - 2] + 1);
+            }
+            row[j] = edits;
+            fewest = fewest.min(edits);
+        }
+        if let Some(cell) = row.get_mut(high + 1) {
+            *cell = beyond;
+        }
+        // A swap reaches back two rows.
+        if fewest.min(fewest_before) >= beyond {
+            return None;
+        }
+        fewest_before = fewest;
+        std::mem::swap(&mut before_last, &mut last);
+        std::mem::swap(&mut last, &mut row);
+    }
+    Some(last[b.len()]).filter(|edits| *edits <= most)
 }
 
 #[cfg(test)]
@@ -293,23 +351,41 @@ mod tests {
     #[test]
     fn near_names_are_found_and_far_ones_are_not() {
         let fields = ["effect", "permission", "timeout_ms", "tool"];
+        let nearest = |wrong: &str, known: [&'static str; 4]| nearest(wrong, known, &mut SUGGESTION_WORK_MAX.clone());
         assert_eq!(nearest("efect", fields), Some("effect"));
         assert_eq!(nearest("premission", fields), Some("permission"));
         assert_eq!(nearest("timeout-MS", fields), Some("timeout_ms"));
         assert_eq!(nearest("toool", fields), Some("tool"));
+        assert_eq!(nearest("permisison", fields), Some("permission"));
+        assert_eq!(nearest("tool", ["pool", "tool", "toll", "tool"]), Some("tool"));
+        assert_eq!(nearest("tol", ["told", "pol", "toll", "tool"]), Some("told"), "the first of equals");
         assert_eq!(nearest("colour", fields), None);
         assert_eq!(nearest(&"x".repeat(100_000), fields), None);
     }
 
     #[test]
-    fn the_rest_is_counted() {
+    fn advice_has_an_end() {
+        // 10,000 tools whose long names are all alike, and every reference to them wrong.
+        let names: Vec<String> = (0..10_000).map(|n| format!("{}{n:04}", "x".repeat(120))).collect();
+        let wrong = format!("{}yyyy", "x".repeat(120));
+        let mut report = Report::new("f");
+        for _ in 0..10_000 {
+            let known = names.iter().map(String::as_str);
+            report.add_near(Pos::default(), "", Code::UnknownTool, "wrong", &wrong, known);
+        }
+        assert_eq!(report.suggestion_work, 0, "the work was counted, and it ended");
+        assert_eq!(report.count(), 10_000);
+    }
+
+    #[test]
+    fn the_rest_is_not_listed() {
         let mut report = Report::new("f");
         for line in 0..1500 {
             report.add(Pos { line, column: 1 }, "", Code::Syntax, "wrong");
         }
         let list = report.finish().unwrap_err();
         assert_eq!(list.len(), DIAGNOSTICS_MAX + 1);
-        assert_eq!(list[DIAGNOSTICS_MAX].message, "500 more errors are not shown");
+        assert_eq!(list[DIAGNOSTICS_MAX].message, "there are more errors than these 1000");
     }
 
     #[test]

@@ -103,6 +103,7 @@ mod tests {
         Expectations::new(entries).unwrap()
     }
 
+    // F3
     #[test]
     fn compares_deeply_and_by_number() {
         let same = [
@@ -131,6 +132,7 @@ mod tests {
         }
     }
 
+    // F3
     #[test]
     fn names_the_first_path_that_differs() {
         let wanted = expect(&[("refunded", json!(true)), ("items.0.id", json!("a"))]);

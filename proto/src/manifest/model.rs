@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::diagnostic::Pos;
 use super::expect::Expectations;
+use super::places::Spots;
 use super::reference::Reference;
 use super::template::KeyTemplate;
 use crate::canonical::{Canonical, CanonicalError};
@@ -351,7 +352,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A manifest that follows every rule of a single manifest. Dereferences to its fields. Two are equal when their
+/// A manifest that follows every rule of a single manifest: today's where it was loaded, those of its day where it was
+/// restored from a journal. Dereferences to its fields. Two are equal when their
 /// normalized texts are.
 #[derive(Debug, Clone)]
 pub struct Manifest {
@@ -361,7 +363,15 @@ pub struct Manifest {
     places: Places,
 }
 
-/// Where the names of other tools stood, for the findings of a set.
+/// Whose a manifest is and where it says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) tool: ToolName,
+    pub(crate) path: String,
+    pub(crate) pos: Pos,
+}
+
+/// Where the names of other tools stood, for the findings of a set; and all fields, for those of the lint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     pub(crate) path: String,
@@ -369,7 +379,9 @@ pub(crate) struct Places {
     pub(crate) compensation_tool: Pos,
     pub(crate) verification_tool: Pos,
     pub(crate) replaced_by: Pos,
-    pub(crate) requires: Vec<Pos>,
+    /// With what follows the item's path, where it is an object.
+    pub(crate) requires: Vec<(Pos, &'static str)>,
+    pub(crate) spots: Spots,
 }
 
 impl Manifest {

@@ -113,6 +113,7 @@ mod tests {
 
     use super::*;
 
+    // F3
     #[test]
     fn finds_fields_indices_and_explicit_nulls() {
         let value = json!({"items": [{"id": "a"}, {"id": null}], "0": "zero", "n": 5});

@@ -123,6 +123,7 @@ mod tests {
         assert_eq!(at("$result.a"), None);
     }
 
+    // E6 E11
     #[test]
     fn refuses_everything_else() {
         for text in ["$args.a.b.0.c", "$result.id"] {

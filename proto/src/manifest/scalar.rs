@@ -110,6 +110,7 @@ mod tests {
         }
     }
 
+    // C1 C4
     #[test]
     fn durations_have_one_form() {
         let good =

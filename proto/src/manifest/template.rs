@@ -93,6 +93,14 @@ impl KeyTemplate {
         })
     }
 
+    /// The texts between the arguments.
+    pub(crate) fn literals(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(text) => Some(text.as_str()),
+            Part::Field(_) => None,
+        })
+    }
+
     /// The key of a call with these arguments.
     pub fn render(&self, args: &Value) -> Result<String, TemplateError> {
         let mut key = String::new();
@@ -226,6 +234,7 @@ mod tests {
         assert_ne!(one, render(template, &json!({"a": "x", "b": "y-z"})).unwrap());
     }
 
+    // H4
     #[test]
     fn refuses_rather_than_guesses_and_names_no_value() {
         let template = "k-{{args.id}}";

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::diagnostic::{Code, Pos, Report, quoted};
-use super::node::{Entry, Kind, Node};
+use super::node::{Entry, Kind, Node, WHOLE_MAX};
 use super::scalar::{DURATION_MAX_MS, DurationFault, duration_ms};
 use crate::ids::ToolName;
 
@@ -19,14 +19,37 @@ pub(crate) fn index_path(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
-/// The path of a field; a key that would be misread is quoted.
+/// The path of a field; a key that would be misread is quoted, in JSON's way and in ASCII, 60 characters of it at most.
 pub(crate) fn key_path(path: &str, key: &str) -> String {
     let plain = (1..=64).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     match (plain, path.is_empty()) {
         (true, true) => key.to_owned(),
         (true, false) => format!("{path}.{key}"),
-        (false, _) => format!("{path}[{}]", quoted(key)),
+        (false, _) => format!("{path}[{}]", key_quoted(key)),
     }
+}
+
+/// The same in every language, because paths are compared across SDKs: Python writes `json.dumps(key[:60])`.
+fn key_quoted(key: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut text = String::from("\"");
+    for c in key.chars().take(LONGEST) {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            ' '..='~' => text.push(c),
+            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.extend(["\\u", &format!("{unit:04x}")])),
+        }
+    }
+    text.push('"');
+    if key.chars().nth(LONGEST).is_some() {
+        text.push_str("...");
+    }
+    text
 }
 
 /// A value with its path.
@@ -38,6 +61,19 @@ pub(crate) struct Field<'n> {
 impl<'n> Field<'n> {
     pub(crate) fn new(node: &'n Node, path: String) -> Self {
         Self { node, path }
+    }
+
+    /// The field of that name inside of this value, if it is an object that has it.
+    pub(crate) fn inside(&self, name: &str) -> Option<Field<'n>> {
+        let Kind::Map(entries) = &self.node.kind else { return None };
+        let entry = entries.iter().find(|entry| &*entry.key == name)?;
+        Some(Field { node: &entry.value, path: key_path(&self.path, name) })
+    }
+
+    /// The items of this value; none if it is no list. Lazy, because a hostile list is long and its end is not needed.
+    pub(crate) fn children(&self) -> impl Iterator<Item = Field<'n>> {
+        let items: &'n [Node] = if let Kind::List(items) = &self.node.kind { items } else { &[] };
+        items.iter().enumerate().map(|(index, node)| Field { node, path: index_path(&self.path, index) })
     }
 
     /// Reports something about this value.
@@ -83,6 +119,9 @@ impl<'n> Field<'n> {
     /// Text for people: not blank, no control characters but line breaks and tabs.
     pub(crate) fn text(&self, report: &mut Report) -> Option<String> {
         let text = self.raw_text(report)?;
+        if !report.asks_rules() {
+            return Some(text.to_owned());
+        }
         if text.trim().is_empty() {
             self.wrong_hint(report, Code::BadText, "must not be blank", "leave it out instead");
             return None;
@@ -98,7 +137,7 @@ impl<'n> Field<'n> {
     /// Text without white space.
     pub(crate) fn word(&self, report: &mut Report) -> Option<String> {
         let text = self.text(report)?;
-        if text.chars().any(char::is_whitespace) {
+        if report.asks_rules() && text.chars().any(char::is_whitespace) {
             self.wrong(report, Code::BadText, format!("must not hold white space, got {}", quoted(&text)));
             return None;
         }
@@ -121,6 +160,7 @@ impl<'n> Field<'n> {
 
     /// A whole number within limits.
     pub(crate) fn whole(&self, report: &mut Report, allowed: RangeInclusive<u64>) -> Option<u64> {
+        let allowed = if report.asks_rules() { allowed } else { 0..=WHOLE_MAX.unsigned_abs() };
         let (low, high) = (allowed.start(), allowed.end());
         let wanted = format!("a whole number from {low} to {high}");
         match self.node.kind {
@@ -150,6 +190,9 @@ impl<'n> Field<'n> {
     /// A duration in milliseconds, `low_ms` at least and a year at most.
     pub(crate) fn duration(&self, report: &mut Report, low_ms: u64) -> Option<u64> {
         const FORM: &str = "write milliseconds, or a whole number with ms, s, m, h or d, like 500ms or 30s";
+        if !report.asks_rules() {
+            return self.whole(report, 0..=WHOLE_MAX.unsigned_abs());
+        }
         let ms = match &self.node.kind {
             Kind::Whole(n) => u64::try_from(*n).ok().filter(|ms| *ms <= DURATION_MAX_MS),
             Kind::Text(text) => match duration_ms(text) {
@@ -220,14 +263,13 @@ impl<'n> Field<'n> {
         name
     }
 
-    /// The items of a list.
-    pub(crate) fn items(&self, report: &mut Report) -> Option<Vec<Field<'n>>> {
-        let Kind::List(items) = &self.node.kind else {
-            self.wrong_type(report, "a list");
-            return None;
-        };
-        let field = |(index, node)| Field { node, path: index_path(&self.path, index) };
-        Some(items.iter().enumerate().map(field).collect())
+    /// Reports what is no list; its items are then none.
+    pub(crate) fn need_list(&self, report: &mut Report) -> Option<()> {
+        if let Kind::List(_) = self.node.kind {
+            return Some(());
+        }
+        self.wrong_type(report, "a list");
+        None
     }
 
     /// A list whose items are all read in one way; the wrong ones are reported and left out.
@@ -236,7 +278,15 @@ impl<'n> Field<'n> {
         report: &mut Report,
         read: impl Fn(&Field<'n>, &mut Report) -> Option<T>,
     ) -> Option<Vec<T>> {
-        Some(self.items(report)?.iter().filter_map(|item| read(item, report)).collect())
+        let mut read_items = Vec::new();
+        self.need_list(report)?;
+        for item in self.children() {
+            if report.is_full() {
+                break;
+            }
+            read_items.extend(read(&item, report));
+        }
+        Some(read_items)
     }
 
     /// The entries of an object with free keys.
@@ -314,6 +364,9 @@ impl<'n> Object<'n> {
     /// Reports every field that nobody asked for.
     pub(crate) fn finish(&self, report: &mut Report) {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&&*entry.key)) {
+            if report.is_full() {
+                break;
+            }
             let path = key_path(&self.path, &entry.key);
             let message = format!("unknown field {}", quoted(&entry.key));
             match special_hint(&entry.key) {

@@ -299,8 +299,11 @@ impl Run {
                 records.push((event, self.with_approval(&begin.approval)));
                 Some(begin.approval.clone())
             }
-            (Some(Approving::Ask { .. } | Approving::NotNeeded | Approving::Granted(_) | Approving::Refused(_)), _)
-            | (None, _) => None,
+            (
+                Some(Approving::Ask { .. } | Approving::NotNeeded | Approving::Granted(_) | Approving::Refused(_))
+                | None,
+                _,
+            ) => None,
         };
         let findings: Vec<Finding> = found.absolute.into_iter().chain(found.violations).chain(found.approval).collect();
         let run_seq = self.chain.next_run_seq() + records.len() as u64;

@@ -1,5 +1,6 @@
 //! A run: its scope, its steps, and whether it is being undone. Must not know how an inverse is called.
 mod approve;
+mod approve_undo;
 mod begin;
 mod fold;
 mod outcome;
@@ -22,7 +23,8 @@ use crate::time::Timestamp;
 use crate::undo::{Phase, Undo};
 use crate::wake::Wake;
 
-pub use approve::{PreApprove, PreApproveFacts, UndoAsk, rules_of, undo_rules};
+pub use approve::{PreApprove, PreApproveFacts, rules_of};
+pub use approve_undo::{UndoAsk, undo_rules};
 pub use begin::{BeginAnswer, BeginCall, BeginFacts, ClaimFact, DecisionWord, claim_of};
 pub use outcome::{CompleteAnswer, CompleteCall, ResolveCall, ResultPayload};
 pub use report::{Plan, PlanAction, PlanStep, Report, ReportEntry, StepView, Verdict};

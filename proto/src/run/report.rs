@@ -3,6 +3,7 @@ use serde::Serialize;
 
 use super::rollback::{Disposition, Turn};
 use super::{Run, RunStatus, Step, StepStatus};
+use crate::approval::{Approval, Approver};
 use crate::config::Archive;
 use crate::event::v1::Finding;
 use crate::ids::{ApprovalId, RollbackId, RunId, StepNo, ToolName};
@@ -29,6 +30,28 @@ pub enum PlanAction {
     Unrecoverable,
     /// Settle it first.
     Unresolved,
+}
+
+impl PlanAction {
+    /// Every word with its value.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("compensate", Self::Compensate),
+        ("skip", Self::Skip),
+        ("not_undoable", Self::NotUndoable),
+        ("unrecoverable", Self::Unrecoverable),
+        ("unresolved", Self::Unresolved),
+    ];
+
+    /// The word that stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Compensate => "compensate",
+            Self::Skip => "skip",
+            Self::NotUndoable => "not_undoable",
+            Self::Unrecoverable => "unrecoverable",
+            Self::Unresolved => "unresolved",
+        }
+    }
 }
 
 /// One line of a plan.
@@ -93,6 +116,12 @@ pub struct ReportEntry {
     /// For compensated steps: the read-back matched; null where none is declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
+    /// The request for the undo, the one that was used or else the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalId>,
+    /// Whose yes let the undo happen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approved_by: Vec<Approver>,
 }
 
 /// What a rollback did so far.
@@ -159,8 +188,10 @@ pub struct StepView {
     pub missing: Vec<String>,
     /// Why it was blocked.
     pub findings: Vec<Finding>,
-    /// The request that it opened.
+    /// The request that it opened, or used.
     pub approval_id: Option<ApprovalId>,
+    /// Whose yes let it happen; empty where nobody was asked, and while it is blocked.
+    pub approved_by: Vec<Approver>,
     /// A late outcome contradicts the resolution.
     pub disputed: bool,
     /// Calls of the inverse that were begun.
@@ -210,7 +241,7 @@ impl Run {
             skipped: Vec::new(),
         };
         for (step, turn) in self.turns() {
-            let entry = |reason: &str| report_entry(step, reason, archive);
+            let entry = |reason: &str| self.report_entry(step, reason, archive);
             if step.disputed {
                 report.disputed.push(entry("a late outcome contradicts the operator's resolution"));
             }
@@ -218,7 +249,7 @@ impl Run {
                 Turn::Done => report.compensated.push(entry("undone")),
                 Turn::Ready | Turn::Moving => report.in_progress.push(entry("its turn has come")),
                 Turn::ToAsk | Turn::AwaitingApproval => {
-                    report.awaiting_approval.push(entry("a person must approve this undo"))
+                    report.awaiting_approval.push(entry("a person must approve this undo"));
                 }
                 Turn::Deferred => report.deferred.push(entry("a later step must be undone or settled first")),
                 Turn::Stuck => match step.undo.as_deref().map(Undo::phase) {
@@ -256,27 +287,56 @@ impl Run {
 
     /// Its steps as shown to people; `boot` is when this daemon came up.
     pub fn step_views(&self, now: Timestamp, boot: Timestamp) -> Vec<StepView> {
-        self.steps.iter().map(|step| step_view(step, now, boot)).collect()
+        self.steps.iter().map(|step| self.step_view(step, now, boot)).collect()
     }
-}
 
-fn step_view(step: &Step, now: Timestamp, boot: Timestamp) -> StepView {
-    let open_ms = step.timeout_ms.map_or(OPEN_MS_DEFAULT, |ms| ms.saturating_add(GRACE_MS));
-    let overdue = now > step.begun_at.plus_ms(open_ms) || step.begun_at < boot;
-    StepView {
-        step: step.no,
-        tool: step.tool.clone(),
-        status: step.word(),
-        unresolved: step.status == StepStatus::Uncertain || step.status == StepStatus::InFlight && overdue,
-        reason: step.reason.clone(),
-        begun_at: step.begun_at,
-        effect: step.effect,
-        recoverable: step.recoverable(),
-        missing: step.missing.clone(),
-        findings: step.findings.clone(),
-        approval_id: step.approval.clone(),
-        disputed: step.disputed,
-        undo_attempts: step.undo.as_deref().map_or(0, Undo::attempts),
+    fn step_view(&self, step: &Step, now: Timestamp, boot: Timestamp) -> StepView {
+        let open_ms = step.timeout_ms.map_or(OPEN_MS_DEFAULT, |ms| ms.saturating_add(GRACE_MS));
+        let overdue = now > step.begun_at.plus_ms(open_ms) || step.begun_at < boot;
+        StepView {
+            step: step.no,
+            tool: step.tool.clone(),
+            status: step.word(),
+            unresolved: step.status == StepStatus::Uncertain || step.status == StepStatus::InFlight && overdue,
+            reason: step.reason.clone(),
+            begun_at: step.begun_at,
+            effect: step.effect,
+            recoverable: step.recoverable(),
+            missing: step.missing.clone(),
+            findings: step.findings.clone(),
+            approval_id: step.approval.clone(),
+            approved_by: self.approvers(step.approval.as_ref().filter(|_| step.status != StepStatus::Blocked)),
+            disputed: step.disputed,
+            undo_attempts: step.undo.as_deref().map_or(0, Undo::attempts),
+        }
+    }
+
+    fn report_entry(&self, step: &Step, reason: &str, archive: &Archive) -> ReportEntry {
+        let undo = step.undo.as_deref();
+        let used = undo.and_then(Undo::approval);
+        let mismatch = undo.and_then(Undo::first_mismatch);
+        ReportEntry {
+            step: step.no,
+            tool: step.tool.clone(),
+            attempts: undo.map_or(0, Undo::attempts),
+            residue: residue(step, archive),
+            reason: mismatch.map_or(reason.to_owned(), |path| format!("{reason}; read-back differed first at {path}")),
+            verified: match undo.map(Undo::phase) {
+                Some(Phase::Compensated(verified))
+                    if step.undo_pin.as_ref().is_some_and(|pin| pin.verify.is_some()) =>
+                {
+                    Some(*verified == Verified::Matched)
+                }
+                _ => None,
+            },
+            approval: used.or_else(|| self.undo_approvals.get(&step.no)).cloned(),
+            approved_by: self.approvers(used),
+        }
+    }
+
+    /// Whose yes stands behind an approval that was used.
+    fn approvers(&self, used: Option<&ApprovalId>) -> Vec<Approver> {
+        used.and_then(|id| self.approval(id)).map(Approval::approvers).unwrap_or_default()
     }
 }
 
@@ -317,22 +377,4 @@ fn residue(step: &Step, archive: &Archive) -> Vec<String> {
     let manifest = archive.get(step.config, &step.tool);
     let residue = manifest.and_then(|manifest| Some(manifest.compensation.as_ref()?.residue.clone()));
     residue.unwrap_or_default()
-}
-
-fn report_entry(step: &Step, reason: &str, archive: &Archive) -> ReportEntry {
-    let undo = step.undo.as_deref();
-    let mismatch = undo.and_then(Undo::first_mismatch);
-    ReportEntry {
-        step: step.no,
-        tool: step.tool.clone(),
-        attempts: undo.map_or(0, Undo::attempts),
-        residue: residue(step, archive),
-        reason: mismatch.map_or(reason.to_owned(), |path| format!("{reason}; read-back differed first at {path}")),
-        verified: match undo.map(Undo::phase) {
-            Some(Phase::Compensated(verified)) if step.undo_pin.as_ref().is_some_and(|pin| pin.verify.is_some()) => {
-                Some(*verified == Verified::Matched)
-            }
-            _ => None,
-        },
-    }
 }

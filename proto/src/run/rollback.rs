@@ -1,7 +1,7 @@
 //! The order of a rollback: by step number, newest first, along edges. Must not know how an inverse is called.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::approve::UndoApproval;
+use super::approve_undo::UndoApproval;
 use super::{Run, RunAnswer, RunEffect, RunReject, RunStatus, Step, StepStatus};
 use crate::aggregate::Decision;
 use crate::event::RollbackEvent;

@@ -288,9 +288,14 @@ impl World {
             RunCommand::Resolve(_) | RunCommand::StartRollback(_) | RunCommand::PreApprove(_) => operator(),
             RunCommand::FinishRollback | RunCommand::RequestUndoApproval(_) => Actor::system(),
         };
-        let facts = self.run_facts(command);
-        let decision = self.run.decide(self.now, command, &facts)?;
+        let decision = self.decide(command)?;
         Ok(self.append(&actor, decision))
+    }
+
+    /// What the run would answer and record.
+    pub fn decide(&mut self, command: &RunCommand) -> Result<Decision<RunAnswer>, RunReject> {
+        let facts = self.run_facts(command);
+        self.run.decide(self.now, command, &facts)
     }
 
     /// A call that the agent wants to make, with a request key of its own.
