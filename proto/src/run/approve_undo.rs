@@ -13,6 +13,7 @@ use crate::hash::Hash;
 use crate::ids::{ApprovalId, Seq, StepNo, StreamId, ToolName};
 use crate::manifest::Manifest;
 use crate::time::Timestamp;
+use crate::undo::{Grant, NotReady, UndoTurn};
 
 /// What the request for an undo's approval must know of the world.
 #[derive(Debug, Clone)]
@@ -30,10 +31,6 @@ pub struct UndoAsk {
     /// Who must say yes.
     pub rules: Rules,
 }
-
-/// There is no grant that may be used now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoGrant;
 
 /// Where the approval of an undo stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,13 +96,32 @@ impl Run {
         })
     }
 
-    /// The grant that the first attempt of a step's undo uses up: None where none is needed.
-    pub fn undo_grant(
+    /// Has this step's turn come, with everything that it needs? A grant whose time is over, or whose voters are not
+    /// entitled any more, is none.
+    pub fn undo_turn(
+        &self,
+        no: StepNo,
+        rules: &Rules,
+        (access, access_version): (&Access, Option<Seq>),
+        now: Timestamp,
+    ) -> Result<UndoTurn, NotReady> {
+        let rollback = self.turn_of(no)?;
+        let grant = self.undo_grant(no, rules, (access, now))?;
+        let grant = grant.map(|approval| Grant {
+            approval: approval.id().clone(),
+            wake: approval.wake_once_used(),
+            access_version,
+        });
+        Ok(UndoTurn { rollback, grant })
+    }
+
+    /// None where none is needed (any more).
+    fn undo_grant(
         &self,
         no: StepNo,
         rules: &Rules,
         (access, now): (&Access, Timestamp),
-    ) -> Result<Option<&Approval>, NoGrant> {
+    ) -> Result<Option<&Approval>, NotReady> {
         let Some(step) = self.step(no) else { return Ok(None) };
         match self.undo_approval(step) {
             None => Ok(None),
@@ -115,9 +131,11 @@ impl Run {
                 let pre = tool.and_then(|tool| self.pre_approved(now, tool, rules, (access, &barred)));
                 let asked = self.undo_approvals.get(&no).and_then(|id| self.approvals.get(id));
                 let asked = asked.filter(|approval| approval.is_usable(access, now));
-                pre.or(asked).map(Some).ok_or(NoGrant)
+                pre.or(asked).map(Some).ok_or(NotReady::AwaitingApproval)
             }
-            Some(UndoApproval::ToAsk | UndoApproval::Pending | UndoApproval::Ended(_)) => Err(NoGrant),
+            Some(UndoApproval::ToAsk | UndoApproval::Pending | UndoApproval::Ended(_)) => {
+                Err(NotReady::AwaitingApproval)
+            }
         }
     }
 

@@ -24,7 +24,7 @@ use crate::undo::{Phase, Undo};
 use crate::wake::Wake;
 
 pub use approve::{PreApprove, PreApproveFacts, rules_of};
-pub use approve_undo::{NoGrant, UndoAsk, undo_rules};
+pub use approve_undo::{UndoAsk, undo_rules};
 pub use begin::{BeginAnswer, BeginCall, BeginFacts, ClaimFact, DecisionWord, claim_of};
 pub use outcome::{CompleteAnswer, CompleteCall, ResolveCall, ResultPayload};
 pub use report::{Plan, PlanAction, PlanStep, Report, ReportEntry, StepView, Verdict};

@@ -25,8 +25,7 @@ use crate::run::{
     claim_of, rules_of, undo_rules,
 };
 use crate::time::Timestamp;
-use crate::undo::{CallEnd, Phase, ReadEnd, Undo, UndoCommand, UndoFacts, UndoReject, UndoSpec};
-use crate::wake::Wake;
+use crate::undo::{CallEnd, NotReady, Phase, ReadEnd, Undo, UndoCommand, UndoFacts, UndoReject, UndoSpec, UndoTurn};
 
 const PAYLOAD_KEY: [u8; 32] = [7; 32];
 const LEDGER_KEY: [u8; 32] = [9; 32];
@@ -393,13 +392,13 @@ impl World {
         self.run.step(step).unwrap().undo_spec(&self.archive, &served).unwrap()
     }
 
-    fn grant(&self, step: StepNo) -> Option<(ApprovalId, Wake)> {
+    /// Whether the undo of a step may be attempted now, its approval included.
+    pub fn undo_turn(&self, step: StepNo) -> Result<UndoTurn, NotReady> {
         let of = self.run.step(step).unwrap();
         let tool = |tool: &ToolName| self.archive.get(of.config, tool).map(|manifest| &**manifest);
         let undo = of.undo_pin.as_ref().and_then(|pin| tool(&pin.tool));
-        let rules = undo_rules(undo, tool(&of.tool));
-        let grant = self.run.undo_grant(step, &rules, (&self.access, self.now)).ok().flatten()?;
-        Some((grant.id().clone(), Wake::None))
+        let access = (&self.access, self.version(&StreamId::Access));
+        self.run.undo_turn(step, &undo_rules(undo, tool(&of.tool)), access, self.now)
     }
 
     /// Tells an approval something.
@@ -434,7 +433,7 @@ impl World {
     /// Asks an undo.
     pub fn undo(&mut self, step: StepNo, command: &UndoCommand) -> Result<(), UndoReject> {
         let facts = UndoFacts {
-            turn: self.run.turn_of(step),
+            turn: self.undo_turn(step),
             spec: self.spec(step),
             run_version: self.run.chain().version.unwrap(),
             run_seq: self.run.chain().next_run_seq(),
@@ -442,7 +441,6 @@ impl World {
             claim: self.run.step(step).and_then(crate::run::Step::claim_stream),
             calls_are_over: self.calls_are_over,
             random: self.random,
-            grant: self.grant(step),
         };
         let undo = self.undos.get(&step).cloned().unwrap_or_else(|| Undo::new(self.run.id().clone(), step));
         let decision = undo.decide(self.now, command, &facts)?;
