@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use reversi_proto::canonical::Canonical;
-use reversi_proto::ids::{RunId, StreamId};
+use reversi_proto::ids::{ApprovalId, RunId, StreamId};
 use reversi_proto::retry::doubled_ms;
 use reversi_proto::run::{Run, SpecError};
 use reversi_proto::time::Timestamp;
 use reversi_proto::undo::{
-    CallEnd, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec, UndoTurn,
+    CallEnd, NoGrant, NotReady, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
 };
 use reversi_proto::wake::Wake;
 
@@ -56,11 +56,12 @@ impl Entity for Undo {
             let calling = asked.is_calling(&UndoKey(run.id().clone(), step));
             let calls_are_over = !calling && asked.tools.earlier_calls_are_over(&spec.tool);
             let facts = UndoFacts {
-                turn: turn_of(run, step, &asked),
+                turn: if asked.parked { Err(NotReady::Parked) } else { run.turn_of(step) },
                 spec,
                 run_version: run.chain().version.unwrap_or(0),
                 run_seq: run.chain().next_run_seq(),
                 payload_key,
+                grant: grant_of(run, step, &asked),
                 claim: run.step(step).and_then(reversi_proto::run::Step::claim_stream),
                 calls_are_over,
                 random,
@@ -162,13 +163,13 @@ fn spec_of(run: &Run, step: u32, world: &World) -> Result<UndoSpec, SpecError> {
     step.undo_spec(&archive, &|tool| world.tools.upstream_of(tool).is_some())
 }
 
-fn turn_of(run: &Run, step: u32, world: &World) -> Result<UndoTurn, NotReady> {
-    if world.parked {
-        return Err(NotReady::Parked);
-    }
+/// The grant that the first attempt would use up, and when its stream must be woken once it has.
+pub(crate) fn grant_of(run: &Run, step: u32, world: &World) -> Result<Option<(ApprovalId, Wake)>, NoGrant> {
     let globals = world.globals();
-    let rules = run.step(step).map(|step| undo_rules_of(step, &globals.archive)).unwrap_or_default();
-    run.undo_turn(step, &rules, (&globals.access, globals.access_version), world.clock.now())
+    let Some(of) = run.step(step) else { return Ok(None) };
+    let rules = undo_rules_of(of, &globals.archive);
+    let grant = run.undo_grant(step, &rules, (&globals.access, world.clock.now()))?;
+    Ok(grant.map(|grant| (grant.id().clone(), grant.wake_once_used())))
 }
 
 async fn fetch_spec(world: &Arc<World>, run: &RunId, step: u32) -> Result<UndoSpec, String> {

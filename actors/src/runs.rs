@@ -16,6 +16,7 @@ use reversi_proto::undo::{Undo, UndoCommand};
 use reversi_proto::wake::Wake;
 
 use crate::codec::RunKeys;
+use crate::compensations::grant_of;
 use crate::directory::Directory;
 use crate::failpoint::failpoint;
 use crate::host::{ChainEnd, Entity, HostError, Msg};
@@ -99,6 +100,10 @@ impl Entity for Run {
         effect: &RunEffect,
     ) -> Option<impl Future<Output = Option<RunCommand>> + Send + 'static> {
         match effect {
+            // A grant that is not enough any more is taken away, and asked for anew.
+            RunEffect::DriveUndo(step) if grant_of(self, *step, world).is_err() => {
+                Some(ready(RunCommand::RequestUndoApproval(*step)))
+            }
             RunEffect::DriveUndo(step) => {
                 let key = UndoKey(self.id().clone(), *step);
                 let message = Msg::Command { actor: Actor::system(), command: UndoCommand::Attempt, reply: None };
@@ -212,7 +217,10 @@ impl RunFactsOf for Run {
         let spec = spec
             .inspect_err(|error| tracing::error!(run = %self.id(), step = no, %error, "an undo can't be built"))
             .ok()?;
+        let globals = world.globals();
         Some(UndoAsk {
+            access: globals.access,
+            access_version: globals.access_version,
             approval: world.ids.approval_id(),
             manifest: archive.get(step.config, &spec.tool).map(|manifest| manifest.checksum()),
             tool: spec.tool,

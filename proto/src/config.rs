@@ -35,6 +35,11 @@ impl Archive {
         self.sets.get(&config)?.get(tool)
     }
 
+    /// All manifests as of the given record.
+    pub fn set(&self, config: Seq) -> impl Iterator<Item = &Arc<Manifest>> {
+        self.sets.get(&config).into_iter().flat_map(|set| set.iter())
+    }
+
     /// Records that could not be read, with why.
     pub fn unreadable(&self) -> &[(Seq, String)] {
         &self.unreadable

@@ -10,7 +10,7 @@ use reversi_proto::ids::StreamId;
 use reversi_proto::testing::{World, at, given, hash, json, rollback_id, run_id, tool};
 use reversi_proto::undo::{
     After, CallEnd, NotReady, Phase, ReadBack, ReadEnd, Undo, UndoCommand, UndoEffect, UndoFacts, UndoReject, UndoSpec,
-    UndoTurn, Verified,
+    Verified,
 };
 
 const ORDER: &str = r#"{"id":"o1"}"#;
@@ -65,7 +65,7 @@ fn facts() -> UndoFacts {
         read_back: None,
     };
     UndoFacts {
-        turn: Ok(UndoTurn { rollback: rollback_id(1), grant: None }),
+        turn: Ok(rollback_id(1)),
         spec,
         run_version: 9,
         run_seq: 4,
@@ -73,6 +73,7 @@ fn facts() -> UndoFacts {
         claim: Some(StreamId::Claim([6; 32])),
         calls_are_over: false,
         random: 1_000_000_007,
+        grant: Ok(None),
     }
 }
 
@@ -196,7 +197,7 @@ fn without_a_read_back_an_unknown_outcome_of_a_plain_tool_is_for_an_operator() {
     let private = ErrorText { error: Some("timeout".to_owned()) };
     let uncertain = when.then(&[UndoEvent::Uncertain(body, private).into()]);
     assert_eq!(uncertain.state.phase(), &Phase::Uncertain);
-    let later = UndoFacts { turn: Ok(UndoTurn { rollback: rollback_id(2), grant: None }), ..facts() };
+    let later = UndoFacts { turn: Ok(rollback_id(2)), ..facts() };
     uncertain.when(&UndoCommand::Attempt, at(999_999), &later).then_nothing();
 }
 

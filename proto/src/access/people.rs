@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Access, KeyState, OwedReview};
+use super::{Access, KeyState, OwedReview, includes};
 use crate::event::v1::{Delegated, Role};
 use crate::ids::{ActorId, DelegationId, KeyId};
 use crate::time::Timestamp;
@@ -98,9 +98,11 @@ impl Access {
         self.reviews.values()
     }
 
-    /// Somebody owes a review, by now overdue, of what this person did.
-    pub fn has_overdue_review(&self, person: &str) -> bool {
-        self.reviews.values().any(|review| review.overdue && review.person == person)
+    /// Somebody owes a review, by now overdue, of what this person did. By the instant, not by the record of it: that
+    /// comes late where the daemon was down.
+    pub fn has_overdue_review(&self, person: &str, now: Timestamp) -> bool {
+        let overdue = |review: &OwedReview| review.overdue || review.review_by <= now;
+        self.reviews.values().any(|review| overdue(review) && review.person == person)
     }
 
     /// Persons who hold a valid key with the role approver.
@@ -142,6 +144,11 @@ impl Access {
         self.delegations.values().find(lends).map(|delegation| Standing::For(delegation.from.clone()))
     }
 
+    /// Does the person hold a valid key with that role, or with one that includes it?
+    pub fn has_role(&self, person: &str, role: Role, now: Timestamp) -> bool {
+        self.keys_of(person, now).any(|key| key.created.roles.iter().any(|held| includes(*held, role)))
+    }
+
     fn is_approver(&self, person: &str, now: Timestamp) -> bool {
         self.keys_of(person, now).any(|key| key.created.roles.contains(&Role::Approver))
     }
@@ -151,32 +158,48 @@ impl Access {
         keys.filter(move |key| key.is_valid(now))
     }
 
-    /// Can so many distinct persons vote there at all?
+    /// Can so many votes come together there at all? Who votes in another's place adds nothing to that: the other could
+    /// vote too, and the two count once.
     pub fn can_reach(&self, quorum: u32, listed: &[String], barred: &[&str], now: Timestamp) -> bool {
         let approvers = self.approvers(now).into_iter();
         let may = approvers.filter(|person| !barred.contains(person) && self.holds(person, listed, now));
-        may.take(quorum as usize).count() >= quorum as usize
+        self.count(may.map(|person| (person, Standing::Own)), now) >= quorum as usize
     }
 
-    /// How many votes these persons make: two between whom a delegation is in force make one.
-    pub fn count<'p>(&self, persons: impl IntoIterator<Item = &'p str>, now: Timestamp) -> usize {
-        let mut camps: Vec<BTreeSet<&str>> = Vec::new();
-        for person in persons {
-            let linked = |camp: &BTreeSet<&str>| camp.iter().any(|other| self.are_linked(person, other, now));
-            let (joined, others): (Vec<_>, Vec<_>) = camps.into_iter().partition(linked);
-            let mut camp = BTreeSet::from([person]);
-            camp.extend(joined.into_iter().flatten());
-            camps = others;
-            camps.push(camp);
+    /// How many votes these make, each by a person and by what right: two between whom a delegation is in force make one,
+    /// and so do two who vote in the place of the same third.
+    pub fn count<'p>(&self, votes: impl IntoIterator<Item = (&'p str, Standing)>, now: Timestamp) -> usize {
+        let in_force = |delegation: &&Delegated| delegation.start <= now && now < delegation.end;
+        let pairs = self.delegations.values().filter(in_force);
+        let pairs: BTreeSet<(&str, &str)> = pairs.map(|pair| (pair.from.as_str(), pair.to.as_str())).collect();
+        let mut left: BTreeMap<&str, Standing> = votes.into_iter().collect();
+        let mut apart = 0;
+        // As many as possible without a link between any two of them: who has the fewest links first.
+        while let Some(next) = least_linked(&left, &pairs) {
+            let Some(standing) = left.remove(next) else { break };
+            apart += 1;
+            left.retain(|other, theirs| !are_linked((next, &standing), (other, theirs), &pairs));
         }
-        camps.len()
+        apart
     }
+}
 
-    fn are_linked(&self, a: &str, b: &str, now: Timestamp) -> bool {
-        let between = |delegation: &Delegated| {
-            let pair = (delegation.from.as_str(), delegation.to.as_str());
-            delegation.start <= now && now < delegation.end && (pair == (a, b) || pair == (b, a))
-        };
-        a == b || self.delegations.values().any(between)
+/// Whoever has no link is as good as the one with the fewest, and is found at once.
+fn least_linked<'p>(votes: &BTreeMap<&'p str, Standing>, pairs: &BTreeSet<(&str, &str)>) -> Option<&'p str> {
+    if pairs.is_empty() {
+        return votes.keys().next().copied();
     }
+    let links = |one: (&&str, &Standing)| {
+        votes.iter().filter(|(other, theirs)| are_linked((one.0, one.1), (other, theirs), pairs)).count()
+    };
+    votes.iter().min_by_key(|(person, standing)| links((person, standing))).map(|(person, _)| *person)
+}
+
+fn are_linked(one: (&str, &Standing), other: (&str, &Standing), pairs: &BTreeSet<(&str, &str)>) -> bool {
+    let rights = [one, other].map(|(person, standing)| match standing {
+        Standing::Own => [person, person],
+        Standing::For(lender) => [person, lender.as_str()],
+    });
+    let [mine, theirs] = rights;
+    mine.iter().any(|a| theirs.iter().any(|b| a == b || pairs.contains(&(*a, *b)) || pairs.contains(&(*b, *a))))
 }

@@ -21,10 +21,10 @@ impl Approval {
         let person = say.who.person();
         self.must_match(say)?;
         let already = self.votes.iter().any(|vote| vote.person == person);
-        if self.status != ApprovalStatus::Open {
+        if self.status != ApprovalStatus::Open || self.is_over(now) {
             // A retried vote has nothing to add.
             let granted = matches!(self.status, ApprovalStatus::Approved | ApprovalStatus::Consumed);
-            return if already && granted { Ok(Decision::already(())) } else { Err(self.closed("vote")) };
+            return if already && granted { Ok(Decision::already(())) } else { Err(self.closed("vote", now)) };
         }
         let standing = self.standing(now, &say.who, &facts.access)?;
         // A vote of before counts only while its voter is entitled to it: it may be what completes the quorum now.
@@ -51,9 +51,9 @@ impl Approval {
     pub(super) fn deny(&self, now: Timestamp, say: &Say, facts: &ApprovalFacts) -> Decided {
         let person = say.who.person();
         self.must_match(say)?;
-        if !self.status.is_alive() {
+        if !self.status.is_alive() || self.is_over(now) {
             let same = self.status == ApprovalStatus::Denied && self.end().is_some_and(|(who, _)| who == person);
-            return if same { Ok(Decision::already(())) } else { Err(self.closed("vote")) };
+            return if same { Ok(Decision::already(())) } else { Err(self.closed("vote", now)) };
         }
         self.standing(now, &say.who, &facts.access)?;
         let (approval, key, note) = (self.id.clone(), say.who.key.clone(), say.note.clone());
@@ -61,9 +61,13 @@ impl Approval {
         Ok(self.by_access(vec![ApprovalEvent::Denied(denied, ())], facts))
     }
 
-    pub(super) fn withdraw(&self, who: &Principal, facts: &ApprovalFacts) -> Decided {
-        if !self.status.is_alive() {
-            return Err(self.closed("withdrawal"));
+    pub(super) fn withdraw(&self, now: Timestamp, who: &Principal, facts: &ApprovalFacts) -> Decided {
+        if !self.status.is_alive() || self.is_over(now) {
+            return Err(self.closed("withdrawal", now));
+        }
+        // An agent that acts for a voter is not the voter.
+        if who.has(Role::Agent) {
+            return Err(ApprovalReject::Agent);
         }
         let person = who.person().to_owned();
         let approval = self.id.clone();
@@ -74,9 +78,12 @@ impl Approval {
         Ok(self.append(vec![ApprovalEvent::Withdrawn(withdrawn, ())], facts))
     }
 
-    pub(super) fn revoke(&self, who: &Principal, note: &str, facts: &ApprovalFacts) -> Decided {
-        if !self.status.is_alive() {
-            return Err(self.closed("revocation"));
+    pub(super) fn revoke(&self, now: Timestamp, who: &Principal, note: &str, facts: &ApprovalFacts) -> Decided {
+        if !self.status.is_alive() || self.is_over(now) {
+            return Err(self.closed("revocation", now));
+        }
+        if who.has(Role::Agent) {
+            return Err(ApprovalReject::Agent);
         }
         let voted = self.votes.iter().any(|vote| vote.person == who.person());
         let broke = matches!(&self.glass, Glass::Broken { person, .. } if person == who.person());
@@ -90,18 +97,21 @@ impl Approval {
     /// Never one's own request, never against a deny or a halt.
     pub(super) fn break_glass(&self, now: Timestamp, who: &Principal, reason: &str, facts: &ApprovalFacts) -> Decided {
         let person = who.person().to_owned();
-        if self.status != ApprovalStatus::Open {
-            return Err(self.closed("emergency grant"));
+        if self.status != ApprovalStatus::Open || self.is_over(now) {
+            return Err(self.closed("emergency grant", now));
         }
         let got = reason.trim().chars().count();
         if got < GLASS_REASON_CHARS_MIN {
             return Err(ApprovalReject::ReasonTooShort { got });
         }
         self.must_be_another(who)?;
+        if !who.has(Role::Breakglass) {
+            return Err(ApprovalReject::NotEligible { person, roles: vec![Role::Breakglass.as_str().to_owned()] });
+        }
         if let Some(reason) = facts.halted.clone() {
             return Err(ApprovalReject::Halted { reason });
         }
-        if facts.access.has_overdue_review(&person) {
+        if facts.access.has_overdue_review(&person, now) {
             return Err(ApprovalReject::ReviewOverdue { person });
         }
         let broken = ApprovalGlassBroken {
@@ -155,7 +165,7 @@ impl Approval {
         }
         let approval = self.id.clone();
         let rules = self.ask.as_ref().map(|ask| &ask.rules);
-        let next = rules.filter(|rules| self.status == ApprovalStatus::Open && self.can_climb(rules.escalate_to.len()));
+        let next = rules.filter(|_| self.status == ApprovalStatus::Open && self.can_climb());
         let event = match next.and_then(|rules| rules.timeout_ms) {
             Some(timeout_ms) => {
                 let (deadline, level) = (now.plus_ms(timeout_ms), self.level + 1);
@@ -166,8 +176,8 @@ impl Approval {
         self.append(vec![event], facts)
     }
 
-    fn can_climb(&self, levels: usize) -> bool {
-        (self.level as usize) < levels
+    fn can_climb(&self) -> bool {
+        self.ask.as_ref().is_some_and(|ask| (self.level as usize) < ask.rules.escalate_to.len())
     }
 
     /// At quorum every voter is looked at again: only who is entitled now counts, and each camp of a delegation once.
@@ -176,14 +186,17 @@ impl Approval {
         let (listed, barred) = (ask.rules.listed(self.level), ask.barred());
         let voters = self.votes.iter().map(|vote| vote.person.as_str()).chain(more.iter().copied());
         // A pre-approval is the vote of an operator; whether that is enough was and is the Run's to say.
-        let counts =
-            |person: &&str| ask.fingerprint.is_none() || access.standing(person, &listed, &barred, now).is_some();
-        access.count(voters.filter(counts), now) >= ask.rules.quorum as usize
+        let standing = |person| match ask.fingerprint {
+            None => Some(Standing::Own),
+            Some(_) => access.standing(person, &listed, &barred, now),
+        };
+        let counted = voters.filter_map(|person| Some((person, standing(person)?)));
+        access.count(counted, now) >= ask.rules.quorum as usize
     }
 
     fn standing(&self, now: Timestamp, who: &Principal, access: &Access) -> Result<Standing, ApprovalReject> {
         self.must_be_another(who)?;
-        let Some(ask) = &self.ask else { return Err(self.closed("vote")) };
+        let Some(ask) = &self.ask else { return Err(self.closed("vote", now)) };
         let roles = ask.rules.listed(self.level);
         let person = who.person();
         // The key that votes must be an approver's itself; another key of the same person lends nothing.
@@ -193,7 +206,7 @@ impl Approval {
 
     /// Would this person's word count now?
     pub fn may_decide(&self, who: &Principal, access: &Access, now: Timestamp) -> bool {
-        self.status == ApprovalStatus::Open && self.standing(now, who, access).is_ok()
+        self.status == ApprovalStatus::Open && !self.is_over(now) && self.standing(now, who, access).is_ok()
     }
 
     fn must_be_another(&self, who: &Principal) -> Result<(), ApprovalReject> {
@@ -217,8 +230,25 @@ impl Approval {
         }
     }
 
-    fn closed(&self, what: &'static str) -> ApprovalReject {
-        ApprovalReject::Closed { approval: self.id.clone(), status: self.status.as_str(), what }
+    fn closed(&self, what: &'static str, now: Timestamp) -> ApprovalReject {
+        let status = if self.is_over(now) { ApprovalStatus::Expired } else { self.status };
+        ApprovalReject::Closed { approval: self.id.clone(), status: status.as_str(), what }
+    }
+
+    /// Its last deadline has passed: what the timer has not recorded yet, because the daemon was down or is busy, is no
+    /// reason to take a word that came too late.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        let passed = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        match self.status {
+            ApprovalStatus::Open => passed(self.deadline) && !self.can_climb(),
+            ApprovalStatus::Approved => passed(self.use_by),
+            ApprovalStatus::Absent
+            | ApprovalStatus::Consumed
+            | ApprovalStatus::Denied
+            | ApprovalStatus::Expired
+            | ApprovalStatus::Revoked
+            | ApprovalStatus::Cancelled => false,
+        }
     }
 
     /// Every record advances the request and its run, and expects the run as it was read.

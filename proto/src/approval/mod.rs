@@ -432,8 +432,8 @@ impl Aggregate for Approval {
         match command {
             ApprovalCommand::Approve(say) => self.approve(now, say, facts),
             ApprovalCommand::Deny(say) => self.deny(now, say, facts),
-            ApprovalCommand::Withdraw(who) => self.withdraw(who, facts),
-            ApprovalCommand::Revoke(who, note) => self.revoke(who, note, facts),
+            ApprovalCommand::Withdraw(who) => self.withdraw(now, who, facts),
+            ApprovalCommand::Revoke(who, note) => self.revoke(now, who, note, facts),
             ApprovalCommand::BreakGlass(who, reason) => self.break_glass(now, who, reason, facts),
             ApprovalCommand::Review(who, note) => self.review(who, note, facts),
             ApprovalCommand::Fire => Ok(self.fire(now, facts)),

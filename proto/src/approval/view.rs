@@ -9,7 +9,7 @@ use super::{Approval, ApprovalStatus, Ask, Glass};
 use crate::config::Archive;
 use crate::event::v1::Target;
 use crate::ids::{ActorId, ApprovalId, RunId, StepNo, ToolName};
-use crate::manifest::{BlastRadius, Effect, Manifest, Root, ValuePath};
+use crate::manifest::{BlastRadius, Effect, Manifest, Root, Segment, ValuePath};
 use crate::time::Timestamp;
 
 /// Longest arguments that a preview shows, in characters; what is beyond is counted.
@@ -195,7 +195,7 @@ impl Approval {
             end_note: end.map(|(_, why)| escaped(why)).filter(|why| !why.is_empty()),
             break_glass: self.glass.view(),
             fingerprint: self.fingerprint(),
-            preview: ask.preview(archive.get(ask.config, &ask.tool).map(std::convert::AsRef::as_ref)),
+            preview: ask.preview(archive),
         })
     }
 
@@ -248,9 +248,10 @@ impl Glass {
 }
 
 impl Ask {
-    fn preview(&self, manifest: Option<&Manifest>) -> Preview {
+    fn preview(&self, archive: &Archive) -> Preview {
+        let manifest = archive.get(self.config, &self.tool).map(std::convert::AsRef::as_ref);
         let compensation = manifest.and_then(|manifest| manifest.compensation.as_ref());
-        let (arguments, redacted_values, hidden_characters) = self.arguments(manifest);
+        let (arguments, redacted_values, hidden_characters) = self.arguments(manifest, archive);
         let actor = &self.actor;
         let tool = &self.tool;
         let sentence = match (self.target, self.fingerprint.is_some()) {
@@ -275,12 +276,16 @@ impl Ask {
         }
     }
 
-    fn arguments(&self, manifest: Option<&Manifest>) -> (Option<String>, usize, usize) {
+    fn arguments(&self, manifest: Option<&Manifest>, archive: &Archive) -> (Option<String>, usize, usize) {
         let Some(args) = &self.args else { return (None, 0, 0) };
         let mut value = args.value();
         let redaction = manifest.map(|manifest| manifest.audit.redaction.as_slice()).unwrap_or_default();
         let of_args = redaction.iter().filter(|reference| reference.root == Root::Args);
-        let redacted = of_args.filter(|reference| redact(&mut value, &reference.path)).count();
+        let mut redacted = of_args.filter(|reference| redact(&mut value, &reference.path)).count();
+        if self.target == Target::Undo {
+            // What was redacted in the call stays so where its undo takes it over.
+            redacted += archive.set(self.config).map(|of| redact_taken_over(&mut value, of, &self.tool)).sum::<usize>();
+        }
         // A JSON value always has a JSON text.
         let text = escaped(&serde_json::to_string_pretty(&value).unwrap_or_default());
         let hidden = text.chars().count().saturating_sub(ARGUMENT_CHARS_MAX);
@@ -300,10 +305,38 @@ fn consequence(manifest: Option<&Manifest>) -> &'static str {
     }
 }
 
+/// Redacts what an undo by that tool takes over of a call of this manifest's; how much that was.
+fn redact_taken_over(args: &mut Value, manifest: &Manifest, undo: &ToolName) -> usize {
+    let Some(compensation) = manifest.compensation.as_ref().filter(|compensation| compensation.tool == *undo) else {
+        return 0;
+    };
+    let mut redacted = 0;
+    for (name, taken) in &compensation.argument_map {
+        for hidden in manifest.audit.redaction.iter().filter(|hidden| hidden.root == taken.root) {
+            let (hidden, taken) = (hidden.path.segments(), taken.path.segments());
+            let Some(place) = args.get_mut(name) else { continue };
+            // All of the value is part of what is hidden, or a part of it is.
+            let found = if taken.starts_with(hidden) {
+                put_mark(place)
+            } else if let Some(rest) = hidden.strip_prefix(taken) {
+                redact_at(place, rest)
+            } else {
+                false
+            };
+            redacted += usize::from(found);
+        }
+    }
+    redacted
+}
+
 /// Puts a mark in the place of the value; true if there was one.
 fn redact(value: &mut Value, path: &ValuePath) -> bool {
+    redact_at(value, path.segments())
+}
+
+fn redact_at(value: &mut Value, segments: &[Segment]) -> bool {
     let mut place = value;
-    for segment in path.segments() {
+    for segment in segments {
         let next = match place {
             Value::Object(map) => map.get_mut(segment.as_str()),
             Value::Array(items) => segment.index().and_then(|index| items.get_mut(index)),
@@ -312,8 +345,14 @@ fn redact(value: &mut Value, path: &ValuePath) -> bool {
         let Some(next) = next else { return false };
         place = next;
     }
+    put_mark(place)
+}
+
+/// False where another mark stands already, so that each is counted once.
+fn put_mark(place: &mut Value) -> bool {
+    let new = place.as_str() != Some(REDACTED);
     *place = Value::String(REDACTED.to_owned());
-    true
+    new
 }
 
 /// The text with everything that can't be seen, or that turns writing around, written as `\u{...}`. Line breaks stay.

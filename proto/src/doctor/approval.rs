@@ -23,6 +23,8 @@ struct Known {
     answer_by: Option<Timestamp>,
     use_by: Option<Timestamp>,
     review_by: Option<Timestamp>,
+    /// Granted in an emergency, whether it was reviewed or not: such a grant doesn't rest on votes.
+    glass: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +120,7 @@ impl Approvals {
 
 impl Known {
     fn new(run: &RunId, quorum: usize, state: State, answer_by: Option<Timestamp>, use_by: Option<Timestamp>) -> Self {
-        Self { run: run.clone(), quorum, yes: BTreeSet::new(), state, answer_by, use_by, review_by: None }
+        Self { run: run.clone(), quorum, yes: BTreeSet::new(), state, answer_by, use_by, review_by: None, glass: false }
     }
 
     fn must_be(&self, allowed: &[State], id: &ApprovalId, what: &str, out: &mut Violations) {
@@ -153,7 +155,7 @@ impl Known {
             ApprovalEvent::Withdrawn(body, ()) => {
                 self.must_be(&alive, &body.approval, "withdrawn from", out);
                 self.yes.remove(&body.person);
-                if self.review_by.is_none() {
+                if !self.glass {
                     self.state = State::Open;
                 }
             }
@@ -174,7 +176,7 @@ impl Known {
             ApprovalEvent::GlassBroken(body, ()) => {
                 self.must_be(&[State::Open], &body.approval, "granted in an emergency", out);
                 (self.state, self.use_by) = (State::Granted, Some(body.use_by));
-                self.review_by = Some(body.review_by);
+                (self.review_by, self.glass) = (Some(body.review_by), true);
             }
             ApprovalEvent::Reviewed(body, ()) => {
                 if self.review_by.take().is_none() {

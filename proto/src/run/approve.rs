@@ -10,7 +10,7 @@ use crate::approval::{Approval, ApprovalStatus, Ask, Rules, USE_WITHIN_MS, merge
 use crate::canonical::Canonical;
 use crate::commit;
 use crate::event::v1::{
-    ApprovalCancelled, ApprovalPreApproved, ApprovalRequested, ApprovalRevoked, Finding, FullArguments, Target,
+    ApprovalCancelled, ApprovalPreApproved, ApprovalRequested, ApprovalRevoked, Finding, FullArguments, Role, Target,
 };
 use crate::event::{ApprovalEvent, Event, Meta};
 use crate::hash::Hash;
@@ -134,24 +134,29 @@ impl Run {
     ) -> Approving {
         let Some(rules) = rules_of(manifest) else { return Approving::NotNeeded };
         let fingerprint = self.fingerprint(call, manifest, facts);
+        let known = self.asked.get(&fingerprint).and_then(|id| self.approvals.get(id));
+        // A no stands for exactly this call in this run, whoever says yes to it in another way.
+        if let Some(approval) = known.filter(|approval| approval.status() == ApprovalStatus::Denied) {
+            return Approving::Refused(denied(approval));
+        }
         if let Some(id) = &call.approval {
             return self.named(now, id, (call, manifest, fingerprint), begin);
         }
-        if let Some(approval) = self.pre_approved(now, &call.tool, &rules, (&begin.access, &self.people(call))) {
+        let barred = self.people(call);
+        let mut pre = self.pre_approved(now, &call.tool, &rules, (&begin.access, &barred));
+        if let Some(approval) = pre.next() {
             return Approving::Granted(approval.id().clone());
         }
-        let known = self.asked.get(&fingerprint).and_then(|id| self.approvals.get(id));
         let stale = match known.map(|approval| (approval, approval.status())) {
             Some((approval, ApprovalStatus::Open)) => return Approving::Pending(approval.id().clone()),
             Some((approval, ApprovalStatus::Approved)) if approval.is_usable(&begin.access, now) => {
                 return Approving::Granted(approval.id().clone());
             }
             Some((approval, ApprovalStatus::Approved)) => Some(approval.id().clone()),
-            // Asking again and again after a no would only wear people down.
-            Some((approval, ApprovalStatus::Denied)) => return Approving::Refused(denied(approval)),
             Some((
                 _,
                 ApprovalStatus::Absent
+                | ApprovalStatus::Denied
                 | ApprovalStatus::Consumed
                 | ApprovalStatus::Expired
                 | ApprovalStatus::Revoked
@@ -159,6 +164,17 @@ impl Run {
             ))
             | None => None,
         };
+        self.ask(now, stale, call, (&rules, begin))
+    }
+
+    /// It is of no use to ask where too few could answer.
+    fn ask(
+        &self,
+        now: Timestamp,
+        stale: Option<ApprovalId>,
+        call: &BeginCall,
+        (rules, begin): (&Rules, &BeginFacts),
+    ) -> Approving {
         let barred = self.people(call);
         let barred: Vec<&str> = barred.iter().map(String::as_str).collect();
         let listed = rules.listed_at_last();
@@ -211,19 +227,22 @@ impl Run {
             return refused("approval.wrong_arguments", format!("approval {id} is for other arguments; ask again"));
         }
         let ended = |what: &str| format!("approval {id} {what}; ask again without naming it");
+        let rules = rules_of(manifest).unwrap_or_default();
+        // Whether its timer has recorded that already must make no difference.
+        let late = approval.status() == ApprovalStatus::Approved && approval.use_by().is_some_and(|until| until <= now);
         match approval.status() {
             ApprovalStatus::Open => Approving::Pending(id.clone()),
+            ApprovalStatus::Approved if late => refused("approval.expired", ended("was not used in time")),
             ApprovalStatus::Approved if ask.fingerprint.is_none() => {
-                let rules = rules_of(manifest).unwrap_or_default();
-                match self.pre_approved(now, &call.tool, &rules, (&begin.access, &self.people(call))) {
-                    Some(approval) => Approving::Granted(approval.id().clone()),
-                    None => {
-                        refused("approval.not_enough", format!("the pre-approval {id} is not enough for this call"))
-                    }
+                let barred = self.people(call);
+                let mut pre = self.pre_approved(now, &call.tool, &rules, (&begin.access, &barred));
+                if pre.any(|approval| approval.id() == id) {
+                    return Approving::Granted(id.clone());
                 }
+                refused("approval.not_enough", format!("the pre-approval {id} is not enough for this call"))
             }
             ApprovalStatus::Approved if approval.is_usable(&begin.access, now) => Approving::Granted(id.clone()),
-            ApprovalStatus::Approved => Approving::Ask { stale: Some(id.clone()) },
+            ApprovalStatus::Approved => self.ask(now, Some(id.clone()), call, (&rules, begin)),
             ApprovalStatus::Denied => Approving::Refused(denied(approval)),
             ApprovalStatus::Consumed => refused("approval.used", ended("was used already, and is good for one call")),
             ApprovalStatus::Expired => refused("approval.expired", ended("expired")),
@@ -232,18 +251,19 @@ impl Run {
         }
     }
 
-    /// A pre-approval that would do for these rules.
+    /// Pre-approvals that would do for these rules: each is one vote of a person who is an operator still.
     pub(super) fn pre_approved(
         &self,
         now: Timestamp,
         tool: &ToolName,
         rules: &Rules,
         (access, barred): (&Access, &[String]),
-    ) -> Option<&Approval> {
-        self.approvals.values().find(|approval| {
+    ) -> impl Iterator<Item = &Approval> {
+        self.approvals.values().filter(move |approval| {
             let fits = approval.ask().is_some_and(|ask| ask.fingerprint.is_none() && ask.tool == *tool);
             let enough = |person: &str| {
-                rules.quorum == 1 && access.holds(person, &rules.roles, now) && !barred.iter().any(|b| b == person)
+                let entitled = access.has_role(person, Role::Operator, now) && access.holds(person, &rules.roles, now);
+                rules.quorum == 1 && entitled && !barred.iter().any(|b| b == person)
             };
             let voters = approval.votes();
             let in_time = approval.use_by().is_some_and(|until| now < until);

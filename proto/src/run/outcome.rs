@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{ClaimFact, Run, RunAnswer, RunFacts, RunReject, RunStatus, Step, StepStatus};
 use crate::aggregate::Decision;
+use crate::approval::Ask;
 use crate::canonical::Canonical;
 use crate::commit;
 use crate::event::v1::{
@@ -175,6 +176,11 @@ impl Run {
         if let (Some(fact), Some((_, streams))) = (taken, decision.records.first_mut()) {
             streams.push(StreamId::Claim(fact.claim.0));
             decision.expect.push((StreamId::Claim(fact.claim.0), fact.version));
+        }
+        if step.undo.is_none() {
+            // A resolution may give the undo other arguments than somebody was asked about.
+            let of_undo = |ask: &Ask| ask.target == Target::Undo && ask.step == step.no;
+            decision.records.extend(self.cancel(of_undo, "the outcome of the step is disputed"));
         }
         decision
     }

@@ -25,7 +25,8 @@ use crate::run::{
     claim_of, rules_of, undo_rules,
 };
 use crate::time::Timestamp;
-use crate::undo::{CallEnd, NotReady, Phase, ReadEnd, Undo, UndoCommand, UndoFacts, UndoReject, UndoSpec, UndoTurn};
+use crate::undo::{CallEnd, NoGrant, Phase, ReadEnd, Undo, UndoCommand, UndoFacts, UndoReject, UndoSpec};
+use crate::wake::Wake;
 
 const PAYLOAD_KEY: [u8; 32] = [7; 32];
 const LEDGER_KEY: [u8; 32] = [9; 32];
@@ -258,7 +259,9 @@ impl World {
         let of = |tool: &ToolName| self.archive.get(step.config, tool).map(|manifest| &**manifest);
         let (undo, rules) = (of(&spec.tool), undo_rules(of(&spec.tool), of(&step.tool)));
         let manifest = undo.map(crate::manifest::Manifest::checksum);
-        UndoAsk { approval, tool: spec.tool.clone(), args: spec.args, manifest, config: step.config, rules }
+        let (tool, args, config) = (spec.tool.clone(), spec.args, step.config);
+        let (access, access_version) = (Arc::new(self.access.clone()), self.version(&StreamId::Access));
+        UndoAsk { approval, tool, args, manifest, config, rules, access, access_version }
     }
 
     fn begin_facts(&mut self, call: &BeginCall) -> BeginFacts {
@@ -392,13 +395,13 @@ impl World {
         self.run.step(step).unwrap().undo_spec(&self.archive, &served).unwrap()
     }
 
-    /// Whether the undo of a step may be attempted now, its approval included.
-    pub fn undo_turn(&self, step: StepNo) -> Result<UndoTurn, NotReady> {
+    fn grant(&self, step: StepNo) -> Result<Option<(ApprovalId, Wake)>, NoGrant> {
         let of = self.run.step(step).unwrap();
         let tool = |tool: &ToolName| self.archive.get(of.config, tool).map(|manifest| &**manifest);
         let undo = of.undo_pin.as_ref().and_then(|pin| tool(&pin.tool));
-        let access = (&self.access, self.version(&StreamId::Access));
-        self.run.undo_turn(step, &undo_rules(undo, tool(&of.tool)), access, self.now)
+        let rules = undo_rules(undo, tool(&of.tool));
+        let grant = self.run.undo_grant(step, &rules, (&self.access, self.now))?;
+        Ok(grant.map(|grant| (grant.id().clone(), grant.wake_once_used())))
     }
 
     /// Tells an approval something.
@@ -433,7 +436,7 @@ impl World {
     /// Asks an undo.
     pub fn undo(&mut self, step: StepNo, command: &UndoCommand) -> Result<(), UndoReject> {
         let facts = UndoFacts {
-            turn: self.undo_turn(step),
+            turn: self.run.turn_of(step),
             spec: self.spec(step),
             run_version: self.run.chain().version.unwrap(),
             run_seq: self.run.chain().next_run_seq(),
@@ -441,6 +444,7 @@ impl World {
             claim: self.run.step(step).and_then(crate::run::Step::claim_stream),
             calls_are_over: self.calls_are_over,
             random: self.random,
+            grant: self.grant(step),
         };
         let undo = self.undos.get(&step).cloned().unwrap_or_else(|| Undo::new(self.run.id().clone(), step));
         let decision = undo.decide(self.now, command, &facts)?;
@@ -477,10 +481,10 @@ impl World {
         self.undo(step, &UndoCommand::ReadEnded { attempt, read, end }).unwrap();
     }
 
-    /// Steps whose undo the run wants to be woken.
+    /// Steps whose undo the run wants to be woken, and which may be.
     pub fn ready(&self) -> Vec<StepNo> {
         let drive = |effect| match effect {
-            RunEffect::DriveUndo(step) => Some(step),
+            RunEffect::DriveUndo(step) => Some(step).filter(|step| self.grant(*step).is_ok()),
             RunEffect::FinishRollback | RunEffect::SealAgain | RunEffect::RequestApproval(_) => None,
         };
         self.run.effects().into_iter().filter_map(drive).collect()
@@ -493,6 +497,9 @@ impl World {
                 Some(RunEffect::FinishRollback) => RunCommand::FinishRollback,
                 Some(RunEffect::SealAgain) => RunCommand::Seal,
                 Some(RunEffect::RequestApproval(step)) => RunCommand::RequestUndoApproval(*step),
+                Some(RunEffect::DriveUndo(step)) if self.grant(*step).is_err() => {
+                    RunCommand::RequestUndoApproval(*step)
+                }
                 Some(RunEffect::DriveUndo(_)) | None => return,
             };
             let before = self.log.len();

@@ -1,5 +1,5 @@
 //! The decisions of an undo: domain rules "Undo 2 to 5". Must not fold.
-use super::{After, CallEnd, Phase, ReadEnd, Undo, UndoFacts, UndoReject, UndoTurn};
+use super::{After, CallEnd, NotReady, Phase, ReadEnd, Undo, UndoFacts, UndoReject};
 use crate::aggregate::Decision;
 use crate::commit;
 use crate::event::v1::{
@@ -14,8 +14,8 @@ use crate::time::Timestamp;
 impl Undo {
     /// The intent, durable before the call. Nothing to do where one is open, a timer runs or the end is reached.
     pub(super) fn attempt(&self, now: Timestamp, facts: &UndoFacts) -> Result<Decision<()>, UndoReject> {
-        let UndoTurn { rollback, grant } = match &facts.turn {
-            Ok(turn) => turn.clone(),
+        let rollback = match &facts.turn {
+            Ok(rollback) => rollback.clone(),
             Err(_) if matches!(self.phase, Phase::Waiting { at } if now >= at) => return Ok(self.deferred(facts)),
             Err(why) => return Err(UndoReject::NotReady { step: self.step, why: *why }),
         };
@@ -31,10 +31,14 @@ impl Undo {
         if !due {
             return Ok(Decision::already(()));
         }
+        // What was granted may not be enough any more: its voters may have lost what they held.
+        let Ok(grant) = &facts.grant else {
+            return Err(UndoReject::NotReady { step: self.step, why: NotReady::AwaitingApproval });
+        };
         let k = commit::opening_key(&facts.payload_key, &self.run, facts.run_seq, "args");
         let event = UndoEvent::Attempted(
             UndoAttempted {
-                approval: grant.as_ref().map(|grant| grant.approval.clone()),
+                approval: grant.as_ref().map(|(id, _)| id.clone()),
                 args: commit::commit(&k, &facts.spec.args),
                 attempt: self.attempts + 1,
                 executor: Executor::Daemon,
@@ -46,11 +50,9 @@ impl Undo {
             (),
         );
         let mut decision = self.append(vec![event], facts);
-        if let (Some(grant), Some((_, streams))) = (grant, decision.records.first_mut()) {
-            let stream = StreamId::Approval(grant.approval);
-            streams.push(stream.clone());
-            decision.wakes.insert(stream, grant.wake);
-            decision.expect.push((StreamId::Access, grant.access_version));
+        if let (Some((id, wake)), Some((_, streams))) = (grant, decision.records.first_mut()) {
+            streams.push(StreamId::Approval(id.clone()));
+            decision.wakes.insert(StreamId::Approval(id.clone()), *wake);
         }
         Ok(decision)
     }

@@ -183,8 +183,8 @@ pub struct ReadBack {
 /// What an undo must know of the world.
 #[derive(Debug, Clone)]
 pub struct UndoFacts {
-    /// Whether this step's turn has come; else why not.
-    pub turn: Result<UndoTurn, NotReady>,
+    /// The rollback that is going on, if this step's turn has come; else why not.
+    pub turn: Result<RollbackId, NotReady>,
     /// What to call.
     pub spec: UndoSpec,
     /// Version of the run's stream when this was read: every record of a run expects it.
@@ -199,27 +199,14 @@ pub struct UndoFacts {
     pub calls_are_over: bool,
     /// For jitter.
     pub random: u64,
+    /// The grant that the first attempt uses up, and when its stream must be woken after that; None where it needs none,
+    /// an error where it needs one and there is none that may be used now.
+    pub grant: Result<Option<(ApprovalId, Wake)>, NoGrant>,
 }
 
-/// A step's turn in a rollback.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UndoTurn {
-    /// The rollback that is going on.
-    pub rollback: RollbackId,
-    /// The grant that the first attempt uses up; None where none is needed (any more).
-    pub grant: Option<Grant>,
-}
-
-/// A grant that may be used now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// Which.
-    pub approval: ApprovalId,
-    /// When its stream must be woken once it is used.
-    pub wake: Wake,
-    /// Version of the `access` stream under which its voters were looked at.
-    pub access_version: Option<Seq>,
-}
+/// There is no grant that may be used now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoGrant;
 
 /// Why a step's turn has not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
