@@ -1,5 +1,5 @@
-//! Random histories of requests against a model that was written from the rules alone: lists, loops and brute force. After
-//! each step both must agree on everything that can be seen, and everything must fold again from the log.
+//! Random histories of requests against a model that was written from the rules alone: lists, loops and brute force.
+//! After each step both must agree on everything that can be seen, and everything must fold again from the log.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::collections::{BTreeMap, BTreeSet};
 
