@@ -1,5 +1,5 @@
-//! Approvals of undos, told in stories: who is asked and when, what goes on by itself, and that no inverse is ever called
-//! without a grant that is good at that moment.
+//! Approvals of undos, told in stories: who is asked and when, what goes on by itself, and that no inverse is ever
+//! called without a grant that is good at that moment.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use reversi_proto::aggregate::Aggregate as _;
 use reversi_proto::approval::{ApprovalCommand, ApprovalReject, ApprovalStatus, USE_WITHIN_MS};

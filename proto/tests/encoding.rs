@@ -13,9 +13,11 @@ use reversi_proto::event::v1::{
     StepUncertain, Target, UndoAttempted, UndoFailed, UndoMismatched, UndoPin, UndoSucceeded, UndoUncertain, Values,
 };
 use reversi_proto::event::{
-    AccessEvent, ApprovalEvent, ConfigEvent, Event, RollbackEvent, RunEvent, StepEvent, SystemEvent, UndoEvent,
+    AccessEvent, ApprovalEvent, ConfigEvent, Event, HaltEvent, RollbackEvent, RunEvent, StepEvent, SystemEvent,
+    UndoEvent,
 };
 use reversi_proto::event::{DecodeError, KINDS, v1};
+use reversi_proto::halt::HaltScope;
 use reversi_proto::hash::Hash;
 use reversi_proto::ids::{ActorKind, ToolName};
 use reversi_proto::manifest::{CompensationKind, Effect};
@@ -243,8 +245,53 @@ fn other_event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// What people say, and what is known of them.
+fn people_event() -> impl Strategy<Value = Event> {
+    let (words, note) = (any::<String>(), option::of(any::<String>()));
+    let (approval, key) = (approval_id(1), "k0123456789ab");
+    let (voted, denied, pre, broken) = (approval.clone(), approval.clone(), approval.clone(), approval.clone());
+    prop_oneof![
+        (words, note.clone(), note.clone()).prop_map(move |(person, on_behalf_of, note)| {
+            let body = v1::ApprovalVoted { approval: voted.clone(), key: id(key), note, on_behalf_of, person };
+            ApprovalEvent::Voted(body, ()).into()
+        }),
+        (words, note.clone()).prop_map(move |(person, note)| {
+            let body = v1::ApprovalDenied { approval: denied.clone(), key: id(key), note, person };
+            ApprovalEvent::Denied(body, ()).into()
+        }),
+        (words, note.clone(), a_tool(), a_time()).prop_map(move |(person, note, tool, use_by)| {
+            let approval = pre.clone();
+            let body = v1::ApprovalPreApproved { approval, key: id(key), note, person, tool, use_by };
+            ApprovalEvent::PreApproved(body, ()).into()
+        }),
+        (words, words, a_time(), a_time()).prop_map(move |(person, reason, review_by, use_by)| {
+            let approval = broken.clone();
+            let body = v1::ApprovalGlassBroken { approval, key: id(key), person, reason, review_by, use_by };
+            ApprovalEvent::GlassBroken(body, ()).into()
+        }),
+        (any::<u32>(), a_time()).prop_map(move |(level, deadline)| {
+            let body = v1::ApprovalEscalated { approval: approval.clone(), deadline, level };
+            ApprovalEvent::Escalated(body, ()).into()
+        }),
+        (words, vec(words, 0..4)).prop_map(|(group, members)| AccessEvent::GroupSet(
+            v1::GroupSet { group, members },
+            ()
+        )
+        .into()),
+        (words, words, vec(words, 0..3), a_time(), a_time()).prop_map(|(from, to, roles, start, end)| {
+            let delegation = id(&format!("dlg_{:032x}", 7));
+            AccessEvent::Delegated(v1::Delegated { delegation, end, from, roles, start, to }, ()).into()
+        }),
+        (words, a_tool(), any::<bool>()).prop_map(|(reason, tool, all)| {
+            let scope = if all { HaltScope::All } else { HaltScope::Tool(tool) };
+            HaltEvent::Halted(v1::Halted { reason, scope }, ()).into()
+        }),
+    ]
+}
+
 fn an_event() -> impl Strategy<Value = Event> {
     prop_oneof![
+        2 => people_event(),
         3 => step_event(),
         3 => undo_event(),
         2 => other_event(),

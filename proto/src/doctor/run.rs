@@ -216,6 +216,11 @@ impl RunCheck {
                 format!("step {no} ({word}) is undone, though there is nothing to undo or it is not selected"),
             );
         }
+        let needs_approval = step.undo_pin.as_ref().is_some_and(|pin| pin.approval);
+        let had_one = step.undo.as_deref().is_some_and(|undo| undo.approval().is_some());
+        if needs_approval && !had_one && body.approval.is_none() {
+            out.push(Invariant::I9, format!("step {no} is undone without the approval that its undo needs"));
+        }
         if let Some(later) = self.holder(step) {
             let detail = format!("step {no} is undone before step {later}, which must be undone or settled first");
             out.push(Invariant::I4, detail);

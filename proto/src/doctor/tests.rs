@@ -438,6 +438,16 @@ fn an_approval_is_consumed_once() {
 }
 
 #[test]
+fn an_undo_that_needs_approval_has_one() {
+    let undo = json!({"undo": {"approval": true, "kind": "inverse", "tool": "files.restore"}});
+    let mut story = Story::run(0);
+    story.step(RUN, 1, &undo);
+    story.rollback('1', None);
+    story.attempt('1', 1, 1);
+    story.violates(Invariant::I9, 0, "without the approval that its undo needs");
+}
+
+#[test]
 fn a_grant_needs_its_votes_and_a_timer_its_time() {
     let mut story = Story::asked(2, time(900));
     story.vote("fred").add(RUN, "approval.granted", &json!({"approval": APPROVAL, "use_by": time(900)}));

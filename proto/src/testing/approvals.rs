@@ -1,4 +1,7 @@
 //! What the stories of approvals are told with: tools that ask, and what people do. Must not decide anything.
+use std::sync::LazyLock;
+
+use super::manifests::set_of;
 use super::{MANIFESTS, World, at, hash, id, key_id, operator, principal};
 use crate::access::Principal;
 use crate::approval::{Approval, ApprovalCommand, ApprovalReject, ApprovalStatus, Say};
@@ -8,7 +11,7 @@ use crate::event::v1::{
 };
 use crate::event::{AccessEvent, HaltEvent};
 use crate::ids::{Actor, ActorKind, ApprovalId, DelegationId, KeyId, StreamId};
-use crate::manifest::{ManifestSet, load};
+use crate::manifest::ManifestSet;
 use crate::run::{PreApprove, RunCommand, RunReject};
 
 /// Tools that ask: two of finance with two levels; one of finance; anybody, without a deadline; one whose undo asks
@@ -49,19 +52,16 @@ pub fn say(person: &str) -> Say {
     Say { who: principal(person), note: None, fingerprint: None }
 }
 
-/// A set of both lists of manifests, `changed` being left to the caller.
-fn asking(changed: impl Fn(&str) -> String) -> ManifestSet {
-    let text = format!("{MANIFESTS}{}", changed(APPROVAL_TOOLS));
-    let list = load("approvals.yaml", text.as_bytes()).expect("the stories' manifests are valid");
-    let named = list.into_iter().map(|manifest| ("approvals.yaml".to_owned(), manifest)).collect();
-    ManifestSet::new(named).expect("the stories' manifests fit together")
+fn both(of_approvals: &str) -> ManifestSet {
+    set_of(&format!("{MANIFESTS}{of_approvals}"))
 }
 
 impl World {
     /// A run that was just started, with tools that ask.
     pub fn asking(mode: Mode) -> Self {
+        static SET: LazyLock<ManifestSet> = LazyLock::new(|| both(APPROVAL_TOOLS));
         let mut world = Self::new(mode);
-        world.load(&asking(str::to_owned));
+        world.load(&SET);
         world
     }
 
@@ -69,7 +69,7 @@ impl World {
     #[track_caller]
     pub fn redeclare(&mut self, from: &str, to: &str) {
         assert!(APPROVAL_TOOLS.contains(from), "{from:?} does not stand there");
-        self.load(&asking(|text| text.replace(from, to)));
+        self.load(&both(&APPROVAL_TOOLS.replace(from, to)));
     }
 
     /// A call that is blocked because somebody must be asked, and the request for it.

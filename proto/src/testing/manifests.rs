@@ -1,5 +1,5 @@
 //! The manifests that the stories are told with. Must not be loaded from files.
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::Upstreams;
 use crate::manifest::{ManifestSet, load};
@@ -123,9 +123,15 @@ pub const MANIFESTS: &str = r#"
 
 /// The set of [`MANIFESTS`].
 pub fn manifests() -> Arc<ManifestSet> {
-    let list = load("stories.yaml", MANIFESTS.as_bytes()).expect("the stories' manifests are valid");
+    // Read once: random histories make a world each.
+    static SET: LazyLock<Arc<ManifestSet>> = LazyLock::new(|| Arc::new(set_of(MANIFESTS)));
+    Arc::clone(&SET)
+}
+
+pub(super) fn set_of(yaml: &str) -> ManifestSet {
+    let list = load("stories.yaml", yaml.as_bytes()).expect("the stories' manifests are valid");
     let named = list.into_iter().map(|manifest| ("stories.yaml".to_owned(), manifest)).collect();
-    Arc::new(ManifestSet::new(named).expect("the stories' manifests fit together"))
+    ManifestSet::new(named).expect("the stories' manifests fit together")
 }
 
 /// Every tool is served by the upstream that its name begins with.
