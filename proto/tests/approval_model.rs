@@ -341,14 +341,14 @@ impl Model {
 
     /// Asks anew where enough people could answer.
     fn ask(&mut self, call: usize, stale: Option<usize>) {
-        let (_, _, levels, timeout) = rules(call);
+        let (_, _, levels, within) = rules(call);
         if !self.enough(&PERSONS, call, levels.len()) {
             return;
         }
         if let Some(n) = stale {
             self.requests[n].state = State::Revoked;
         }
-        let deadline = timeout.map(|ms| self.now + ms);
+        let deadline = within.map(|added| self.now + added);
         let (state, yes) = (State::Pending, vec![]);
         self.requests.push(Request {
             call,
@@ -495,7 +495,7 @@ impl Both {
                 self.begin(call, named);
             }
             Op::Approve(n, key) => {
-                self.say(self.picked(n, key), |who| ApprovalCommand::Approve(say(who)), Model::approve)
+                self.say(self.picked(n, key), |who| ApprovalCommand::Approve(say(who)), Model::approve);
             }
             Op::ApproveTwice(n, key) => {
                 for _ in 0..2 {
