@@ -349,14 +349,13 @@ impl Model {
             self.requests[n].state = State::Revoked;
         }
         let deadline = within.map(|added| self.now + added);
-        let (state, yes) = (State::Pending, vec![]);
         self.requests.push(Request {
             call,
-            state,
+            state: State::Pending,
             level: 0,
             deadline,
             use_by: None,
-            yes,
+            yes: vec![],
             denied_by: None,
             glass: None,
         });
