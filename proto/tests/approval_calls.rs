@@ -14,6 +14,9 @@ use ApprovalStatus::{Approved, Cancelled, Consumed, Open, Revoked};
 const WIRE: &str = r#"{"amount":1,"card":{"token":"tok_1"},"to":"café"}"#;
 const MINUTE: u64 = 60_000;
 
+/// What happens between the grant and its use.
+type Change<'c> = &'c dyn Fn(&mut World);
+
 fn world() -> World {
     World::asking(Mode::Enforce)
 }
@@ -155,7 +158,7 @@ fn each_wrong_use_has_its_own_code() {
     assert_eq!(naming(&mut world, &|call| call.actor.id = "bot-2".parse().unwrap()), "approval.wrong_actor");
     assert_eq!(naming(&mut world, &|call| call.args = json("{}")), "approval.wrong_arguments");
     assert_eq!(world.standing(&id), Approved);
-    let ends: [(&str, &dyn Fn(&mut World)); 5] = [
+    let ends: [(&str, Change); 5] = [
         ("approval.expired", &|world| {
             world.wait(USE_WITHIN_MS);
             world.fire(&id);
@@ -329,19 +332,19 @@ fn what_a_yes_in_advance_rests_on_is_looked_at_when_it_is_used() {
         let otto = operator_of_finance(world);
         world.pre_approve(90, "money.tip", otto).unwrap()
     };
-    let voids: [(&str, &dyn Fn(&mut World)); 3] = [
+    let voids: [(&str, Change); 3] = [
         ("the operator's key", &|world| world.revoke_key("otto")),
         ("the quorum", &|world| {
             world.redeclare(
                 "roles: [finance], timeout: 10m }\n- {tool: book",
                 "roles: [finance], quorum: 2, timeout: 10m }\n- {tool: book",
-            )
+            );
         }),
         ("the roles", &|world| {
             world.redeclare(
                 "roles: [finance], timeout: 10m }\n- {tool: book",
                 "roles: [cfo], timeout: 10m }\n- {tool: book",
-            )
+            );
         }),
     ];
     for (what, void) in voids {

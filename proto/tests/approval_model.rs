@@ -21,6 +21,7 @@ const GROUPS: [&str; 3] = ["finance", "cfo", "board"];
 const CALLS: [(&str, &str); 4] =
     [("money.wire", r#"{"n":1}"#), ("money.wire", r#"{"n":2}"#), ("money.tip", r#"{"n":1}"#), ("mail.send", "{}")];
 const TEN_MINUTES: u64 = 600_000;
+const WAITS: &[u64] = &[1, 60_000, TEN_MINUTES - 1, TEN_MINUTES, USE_WITHIN_MS, REVIEW_WITHIN_MS];
 
 /// One thing that may happen. Everything is picked modulo how much of it there is.
 #[derive(Debug, Clone)]
@@ -64,8 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (n.clone(), key.clone()).prop_map(|(n, key)| Op::BreakGlass(n, key)),
         1 => (n.clone(), key.clone()).prop_map(|(n, key)| Op::Review(n, key)),
         3 => n.prop_map(Op::Fire),
-        4 => prop_oneof![Just(1), Just(60_000), Just(TEN_MINUTES - 1), Just(TEN_MINUTES), Just(USE_WITHIN_MS), Just(REVIEW_WITHIN_MS)]
-            .prop_map(Op::Wait),
+        4 => proptest::sample::select(WAITS).prop_map(Op::Wait),
         1 => prop_oneof![Just(1), Just(3_600_000)].prop_map(Op::StepBack),
         2 => (0..PERSONS.len(), 0..4_u8).prop_map(|(person, kind)| Op::GiveKey(person, kind)),
         1 => key.prop_map(Op::RevokeKey),
@@ -341,22 +341,21 @@ impl Model {
 
     /// Asks anew where enough people could answer.
     fn ask(&mut self, call: usize, stale: Option<usize>) {
-        let (_, _, levels, timeout) = rules(call);
+        let (_, _, levels, within) = rules(call);
         if !self.enough(&PERSONS, call, levels.len()) {
             return;
         }
         if let Some(n) = stale {
             self.requests[n].state = State::Revoked;
         }
-        let deadline = timeout.map(|ms| self.now + ms);
-        let (state, yes) = (State::Pending, vec![]);
+        let deadline = within.map(|added| self.now + added);
         self.requests.push(Request {
             call,
-            state,
+            state: State::Pending,
             level: 0,
             deadline,
             use_by: None,
-            yes,
+            yes: vec![],
             denied_by: None,
             glass: None,
         });
@@ -495,7 +494,7 @@ impl Both {
                 self.begin(call, named);
             }
             Op::Approve(n, key) => {
-                self.say(self.picked(n, key), |who| ApprovalCommand::Approve(say(who)), Model::approve)
+                self.say(self.picked(n, key), |who| ApprovalCommand::Approve(say(who)), Model::approve);
             }
             Op::ApproveTwice(n, key) => {
                 for _ in 0..2 {

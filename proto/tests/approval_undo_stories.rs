@@ -14,6 +14,9 @@ use ApprovalStatus::{Approved, Cancelled, Consumed, Denied, Expired, Open, Revok
 
 const MINUTE: u64 = 60_000;
 
+type Change<'c> = &'c dyn Fn(&mut World);
+type End<'e> = &'e dyn Fn(&mut World, &ApprovalId);
+
 /// A thing in the safe, whose undo two of finance must approve; and the request of the rollback that began.
 fn safe() -> (World, StepNo, ApprovalId) {
     let mut world = World::asking(Mode::Enforce);
@@ -117,7 +120,7 @@ fn the_first_attempt_uses_the_grant_in_one_append_and_it_is_good_for_all_attempt
 
 #[test]
 fn a_no_or_silence_is_reported_as_failed_with_its_reason_and_a_new_rollback_asks_anew() {
-    let ends: [(&str, ApprovalStatus, &dyn Fn(&mut World, &ApprovalId)); 4] = [
+    let ends: [(&str, ApprovalStatus, End); 4] = [
         ("the approval of its undo was denied", Denied, &|world, id| world.deny(id, "fred").unwrap()),
         ("the approval of its undo was revoked", Revoked, &|world, id| world.revoke(id, "ada").unwrap()),
         ("the approval of its undo expired", Expired, &|world, id| {
@@ -210,10 +213,10 @@ fn the_rules_of_the_tool_stand_in_for_an_inverse_that_asks_nobody() {
 /// Whatever happens between the grant and the attempt: without a good grant nothing is called.
 #[test]
 fn nothing_is_called_by_a_grant_that_is_good_no_more() {
-    let voids: [(&str, &dyn Fn(&mut World)); 3] = [
+    let voids: [(&str, Change); 3] = [
         ("a voter's key is revoked", &|world| world.revoke_key("fred")),
         ("the voters are linked now", &|world| {
-            world.delegate(1, ("fred", "fiona"), &["finance"], (0, 24 * 60 * MINUTE))
+            world.delegate(1, ("fred", "fiona"), &["finance"], (0, 24 * 60 * MINUTE));
         }),
         ("its time is over and the timer late", &|world| {
             world.wait(USE_WITHIN_MS);
