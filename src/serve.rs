@@ -1,4 +1,5 @@
 //! `reversi serve`: from arguments to a running daemon and back. Must not know how one is put together.
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -73,7 +74,8 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         limits: http::Limits::default(),
     };
     let app = App::start(config, options).await?;
-    eprintln!("listening on http://{}", app.addr());
+    // A closed stderr must not end a daemon.
+    let _ = writeln!(std::io::stderr(), "listening on http://{}", app.addr());
     if let Some(file) = &args.ready_file {
         let written = write_atomically(file, format!("{}\n", app.addr()).as_bytes());
         written.with_context(|| format!("the ready file {} can't be written", file.display()))?;
@@ -104,7 +106,7 @@ fn only_check(args: &ServeArgs) -> anyhow::Result<ExitCode> {
                 1 => "1 tool manifest".to_owned(),
                 more => format!("{more} tool manifests"),
             };
-            println!("ok: the daemon can start with these settings and {manifests}");
+            let _ = writeln!(std::io::stdout(), "ok: the daemon can start with these settings and {manifests}");
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => bail!("the check found what is wrong:\n{}", problems.join("\n")),

@@ -236,6 +236,20 @@ fn references_are_references() {
     refused(&reader("audit: {evidence_export: maybe}"), Code::UnknownValue, "audit.evidence_export");
 }
 
+/// Who writes a value where a reference belongs may have written a secret, and errors end up in logs.
+#[test]
+fn a_literal_instead_of_a_reference_is_not_repeated() {
+    for text in [
+        undoable("reversible", "  argument_map: {key: hunter2}"),
+        verified("    arguments: {key: hunter2}\n    expect: {a: 1}"),
+        reader("audit: {redaction: [hunter2]}"),
+    ] {
+        let errors = load("m.yaml", text.as_bytes()).expect_err(&text);
+        assert!(errors.len() == 1 && errors[0].code == Code::BadReference, "{errors:#?}");
+        assert!(!errors[0].to_string().contains("hunter2"), "{}", errors[0]);
+    }
+}
+
 #[test]
 fn verification_expects_something() {
     // F3 F4 B8 B9 J7

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::api::{Api, ServerArgs};
 use super::failure::{Failure, exit};
-use super::out::Out;
+use super::out::{Out, tell};
 use super::terminal::Terminal;
 use super::wire_people::{Approval, ApprovalPage, Reviews};
 use super::{approval_text, watch};
@@ -266,13 +266,13 @@ fn list(api: &Api, query: &str, json: bool, out: &mut Out) -> Result<ExitCode, F
         return Ok(ExitCode::SUCCESS);
     }
     if page.items.is_empty() {
-        eprintln!("there are no such requests");
+        tell!("there are no such requests");
         return Ok(ExitCode::SUCCESS);
     }
     approval_text::list(out, &page.items, api.now())?;
     if let Some(next) = page.next_cursor {
         out.flush()?;
-        eprintln!("there are more: add --cursor {}", super::out::clean(&next));
+        tell!("there are more: add --cursor {}", super::out::clean(&next));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -293,7 +293,7 @@ fn reviews(api: &Api, json: bool, out: &mut Out) -> Result<ExitCode, Failure> {
     if json {
         out.json(&value)?;
     } else if reviews.items.is_empty() {
-        eprintln!("no review is owed");
+        tell!("no review is owed");
     } else {
         approval_text::reviews(out, &reviews.items, api.now())?;
     }
@@ -319,7 +319,7 @@ fn say(server: &ServerArgs, saying: &Saying<'_>, json: bool, out: &mut Out) -> R
         let compared =
             fingerprint.map_or(String::new(), |text| format!(" with fingerprint {}", super::out::clean(text)));
         if !terminal.yes(&format!("\n{} {id}{compared}? [y/N] ", word.question()))? {
-            eprintln!("nothing was done");
+            tell!("nothing was done");
             return Ok(ExitCode::from(exit::FAILED));
         }
     }

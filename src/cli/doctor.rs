@@ -15,7 +15,7 @@ use reversi_proto::ledger::{LINE_BYTES_MAX, Line, leaf};
 use serde::Serialize;
 
 use super::failure::{Failure, exit};
-use super::out::{Out, Tone};
+use super::out::{Out, Tone, tell};
 use super::{progress, verify};
 
 /// Violations of one invariant that are shown; JSON has more.
@@ -91,12 +91,14 @@ pub(super) fn run(args: &DoctorArgs, out: &mut Out) -> Result<ExitCode, Failure>
         exam.export(path)?;
     }
     let answer = exam.judge();
+    let code = if answer.ok { exit::OK } else { exit::FAILED };
+    out.judged(code);
     if args.json {
         out.json(&answer)?;
     } else {
         show(out, &answer)?;
     }
-    Ok(ExitCode::from(if answer.ok { exit::OK } else { exit::FAILED }))
+    Ok(ExitCode::from(code))
 }
 
 impl Exam<'_> {
@@ -246,9 +248,9 @@ fn show(out: &mut Out, answer: &Answer) -> Result<(), Failure> {
     }
     let Counts { records, runs, steps, undo_attempts, open_intents, .. } = answer.counts;
     out.flush()?;
-    eprintln!(
+    tell!(
         "{records} records, {runs} runs, {steps} steps, {undo_attempts} undo attempts; {open_intents} intents are open"
     );
-    answer.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    answer.notes.iter().for_each(|note| tell!("note: {note}"));
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::out::{clean, paint_errors};
+use super::out::{clean, paint_errors, tell};
 
 /// Exit codes, the same for every command.
 pub mod exit {
@@ -59,18 +59,21 @@ impl Failure {
         Self::Input(format!("{} can't be {what}: {error}", path.display()))
     }
 
+    /// Whoever read the output has closed the pipe, having read enough.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Tells stderr, and gives the exit code.
     pub(super) fn report(&self) -> ExitCode {
         let code = match self {
-            // Whoever closed the pipe has read enough.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Usage(_) => exit::USAGE,
             Self::Refused { status: 500, .. } | Self::Internal(_) => exit::INTERNAL,
             Self::Input(_) | Self::Refused { .. } | Self::Unreachable(_) | Self::Output(_) | Self::Program(_) => {
                 exit::FAILED
             }
         };
-        eprintln!("{} {}", paint_errors("error:"), clean(&self.sentence()));
+        tell!("{} {}", paint_errors("error:"), clean(&self.sentence()));
         ExitCode::from(code)
     }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use reversi_proto::ledger::note::key_from_seed;
 
 use super::failure::Failure;
-use super::out::Out;
+use super::out::{Out, tell};
 
 /// Makes an Ed25519 key pair: PATH.key (private) and PATH.pub.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(super) fn run(args: &KeygenArgs, out: &mut Out) -> Result<ExitCode, Failure>
     write_new(&public, &key.public, 0o644)?;
     out.line(key.verifier.to_string())?;
     out.flush()?;
-    eprintln!("the private key is in {}: keep it; the public one is in {}", private.display(), public.display());
+    tell!("the private key is in {}: keep it; the public one is in {}", private.display(), public.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::api::{Api, ServerArgs};
 use super::failure::Failure;
-use super::out::{Out, clean};
+use super::out::{Out, clean, tell};
 use super::when::instant;
 use super::wire::NewKey;
 use super::wire_people::{Key, List};
@@ -143,7 +143,7 @@ pub(super) fn run(args: &KeysArgs, out: &mut Out) -> Result<ExitCode, Failure> {
         KeysCommand::Rotate { key } => {
             let answer = api.post(&format!("/keys/{key}/rotate"), &json!({}))?;
             new_key(answer, json, out)?;
-            eprintln!("key {key} is void");
+            tell!("key {key} is void");
             say_if_own(&api, key, out)?;
         }
     }
@@ -156,14 +156,14 @@ fn new_key((value, key): (serde_json::Value, NewKey), json: bool, out: &mut Out)
     }
     out.line(&key.key)?;
     out.flush()?;
-    eprintln!("this is the only time that key {} is shown", key.key_id);
+    tell!("this is the only time that key {} is shown", key.key_id);
     Ok(())
 }
 
 fn say_if_own(api: &Api, key: &KeyId, out: &mut Out) -> Result<(), Failure> {
     out.flush()?;
     if api.uses_key(key.as_str()) {
-        eprintln!("it was the key of this command, from {}: the next command needs another one", api.key_from());
+        tell!("it was the key of this command, from {}: the next command needs another one", api.key_from());
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use reversi_proto::ids::Seq;
 
 use super::api::{Api, ServerArgs};
 use super::failure::Failure;
-use super::out::Out;
+use super::out::{Out, tell};
 use super::progress;
 
 /// Exports the ledger and its checkpoints.
@@ -67,12 +67,12 @@ pub(super) fn run(args: LedgerArgs, out: &mut Out) -> Result<ExitCode, Failure> 
             writer.flush().map_err(|error| written(&error))?;
             drop(writer);
             keep(aside, &file).map_err(|error| written(&error))?;
-            eprintln!("{records} records were written to {}", file.display());
+            tell!("{records} records were written to {}", file.display());
         }
         LedgerCommand::Export { output: None, from } => {
             let records = export(&api, from, |bytes| out.bytes(bytes))?;
             out.flush()?;
-            eprintln!("{records} records");
+            tell!("{records} records");
         }
         LedgerCommand::Checkpoint { fresh } => {
             let note = api.text(&format!("/ledger/checkpoint?fresh={fresh}"))?;

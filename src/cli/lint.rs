@@ -63,13 +63,15 @@ pub(super) fn run(args: &LintArgs, out: &mut Out) -> Result<ExitCode, Failure> {
     }
     let counts = Counts::of(&findings);
     let ok = counts.errors == 0 && !(args.strict && counts.warnings > 0);
+    let code = if ok { exit::OK } else { exit::FAILED };
+    out.judged(code);
     if args.json {
         out.json(&Answer { ok, counts, findings: &findings })?;
     } else {
         findings.iter().try_for_each(|finding| show(finding, out))?;
         out.line(counts.to_string())?;
     }
-    Ok(ExitCode::from(if ok { exit::OK } else { exit::FAILED }))
+    Ok(ExitCode::from(code))
 }
 
 /// One line, whatever a name or a text may hold.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::api::{Api, ServerArgs, key_from_file, key_of};
 use super::failure::Failure;
-use super::out::{Out, clean};
+use super::out::{Out, clean, tell};
 use super::profile::{self, Profile};
 use super::terminal::Terminal;
 use super::wire_people::Me;
@@ -69,10 +69,10 @@ pub(super) fn login(args: &LoginArgs, out: &mut Out) -> Result<ExitCode, Failure
     profile::store(&path, &profile)?;
     out.line(clean(&format!("logged in at {} as {}", api.base(), me.sentence())))?;
     out.flush()?;
-    eprintln!("the key is kept in {}; `reversi logout` deletes it", path.display());
+    tell!("the key is kept in {}; `reversi logout` deletes it", path.display());
     for name in ["REVERSI_URL", "REVERSI_KEY"] {
         if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
-            eprintln!("note: {name} is set and comes before the profile");
+            tell!("note: {name} is set and comes before the profile");
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -106,6 +106,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = dispatch(cli.command, &mut out).and_then(|code| out.flush().map(|()| code));
     match done {
         Ok(code) => code,
+        Err(failure) if failure.is_unread() => out.unread(),
         Err(failure) => failure.report(),
     }
 }

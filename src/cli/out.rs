@@ -1,10 +1,19 @@
 //! stdout: lines, JSON, tables that fit 80 columns. Colour only for terminals, and never text that could steer one: what
 //! agents write is shown, not obeyed. Must not know what it prints.
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{Failure, exit};
+
+/// As `eprintln!`, but without a panic where stderr is closed: nobody listens, and the exit code still says how it went.
+macro_rules! tell {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($words)*)));
+    }};
+}
+pub(crate) use tell;
 
 /// Columns where nothing says otherwise.
 const WIDTH: usize = 80;
@@ -15,6 +24,8 @@ pub(super) struct Out {
     colors: bool,
     /// Columns that a line should not exceed.
     pub(super) width: usize,
+    /// The exit code that counts if nobody reads to the end.
+    verdict: u8,
 }
 
 /// What a colour means.
@@ -39,6 +50,7 @@ impl Out {
             writer: Box::new(BufWriter::new(io::stdout())),
             colors: colors_on(io::stdout().is_terminal()),
             width: columns.unwrap_or(WIDTH).max(WIDTH),
+            verdict: exit::OK,
         }
     }
 
@@ -46,6 +58,17 @@ impl Out {
     pub(super) fn stderr() -> Self {
         let writer = Box::new(BufWriter::new(io::stderr()));
         Self { writer, colors: colors_on(io::stderr().is_terminal()), ..Self::stdout() }
+    }
+
+    /// What a check came to, to be said before it is printed: a reader that closes the pipe must not turn it into a
+    /// success.
+    pub(super) fn judged(&mut self, code: u8) {
+        self.verdict = code;
+    }
+
+    /// The exit code where the reader has closed the pipe.
+    pub(super) fn unread(&self) -> ExitCode {
+        ExitCode::from(self.verdict)
     }
 
     pub(super) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::api::{Api, ServerArgs, segment};
 use super::failure::Failure;
-use super::out::{Out, clean};
+use super::out::{Out, clean, tell};
 use super::when::instant;
 use super::wire_people::{Delegation, Group, List};
 
@@ -67,7 +67,7 @@ pub(super) fn groups(args: &GroupsArgs, out: &mut Out) -> Result<ExitCode, Failu
             let (value, groups): (_, List<Group>) = api.get("/groups")?;
             if !json {
                 if groups.items.is_empty() {
-                    eprintln!("there are no groups");
+                    tell!("there are no groups");
                 }
                 groups.items.iter().try_for_each(|it| group(it, out))?;
             }
@@ -176,7 +176,7 @@ pub(super) fn delegations(args: &DelegationsArgs, out: &mut Out) -> Result<ExitC
             let (value, list): (_, List<Delegation>) = api.get("/delegations")?;
             if !json {
                 if list.items.is_empty() {
-                    eprintln!("no vote is lent");
+                    tell!("no vote is lent");
                 }
                 list.items.iter().try_for_each(|it| delegation(it, out))?;
             }

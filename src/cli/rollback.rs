@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::api::{Api, ServerArgs};
 use super::failure::{Failure, exit};
-use super::out::Out;
+use super::out::{Out, tell};
 use super::runs::path;
 use super::wire::{Plan, Report};
 use super::{progress, render};
@@ -80,12 +80,12 @@ pub(super) fn run(args: &RollbackArgs, to: (&ServerArgs, bool), out: &mut Out) -
     }
     if !args.wait {
         out.flush()?;
-        eprintln!("the rollback goes on by itself: see `reversi runs report {}`", args.run);
+        tell!("the rollback goes on by itself: see `reversi runs report {}`", args.run);
         return Ok(ExitCode::SUCCESS);
     }
     if !in_time {
         out.flush()?;
-        eprintln!("the time is up, and the rollback goes on by itself: see `reversi runs report {}`", args.run);
+        tell!("the time is up, and the rollback goes on by itself: see `reversi runs report {}`", args.run);
     }
     Ok(ExitCode::from(if report.complete { exit::OK } else { exit::FAILED }))
 }

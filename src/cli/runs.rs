@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::api::{Api, ServerArgs};
 use super::failure::Failure;
-use super::out::Out;
+use super::out::{Out, tell};
 use super::wire::{Plan, RunBody, RunPage, Settled};
 use super::wire_people::Approval;
 use super::{approval_text, render, rollback};
@@ -147,13 +147,13 @@ pub(super) fn run(args: RunsArgs, out: &mut Out) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::SUCCESS);
             }
             if page.items.is_empty() {
-                eprintln!("there are no runs here");
+                tell!("there are no runs here");
                 return Ok(ExitCode::SUCCESS);
             }
             render::runs(out, &page.items)?;
             if let Some(next) = page.next_cursor {
                 out.flush()?;
-                eprintln!("there are more: reversi runs list --limit {limit} --cursor {next}");
+                tell!("there are more: reversi runs list --limit {limit} --cursor {next}");
             }
         }
         RunsCommand::Show { run } => {

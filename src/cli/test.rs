@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::failure::{Failure, exit};
 use super::mistakes;
-use super::out::{Out, Tone, clean};
+use super::out::{Out, Tone, clean, tell};
 use crate::config::Config;
 use crate::manifests::Source;
 
@@ -72,12 +72,14 @@ pub(super) fn run(args: &TestArgs, out: &mut Out) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.junit {
         junit::write(file, &outcome)?;
     }
+    let code = if outcome.failed() == 0 { exit::OK } else { exit::FAILED };
+    out.judged(code);
     if args.json {
         out.json(&outcome.answer())?;
     } else {
         outcome.print(out)?;
     }
-    Ok(ExitCode::from(if outcome.failed() == 0 { exit::OK } else { exit::FAILED }))
+    Ok(ExitCode::from(code))
 }
 
 /// What was read, or all mistakes of it.
@@ -131,7 +133,7 @@ fn test_files(args: &TestArgs) -> Result<Vec<PathBuf>, Failure> {
     };
     let (policy, cases): (Vec<_>, Vec<_>) = found.into_iter().partition(|file| files::is_policy_test(file));
     for file in policy {
-        eprintln!("{}: skipped, because this version has no policy tests yet", clean(&file.display().to_string()));
+        tell!("{}: skipped, because this version has no policy tests yet", clean(&file.display().to_string()));
     }
     Ok(cases)
 }

@@ -11,7 +11,7 @@ use reversi_proto::ledger::verify::{Authenticity, Code, Completeness, Finding, F
 use serde::Serialize;
 
 use super::failure::{Failure, exit};
-use super::out::{Out, Tone};
+use super::out::{Out, Tone, tell};
 use super::{progress, trust};
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -86,12 +86,14 @@ pub(super) fn run(args: &VerifyArgs, out: &mut Out) -> Result<ExitCode, Failure>
     let mut codes: Vec<&'static str> = report.codes().into_iter().map(Code::as_str).collect();
     codes.extend(source.damage.as_ref().map(|_| "segment_damaged"));
     let answer = Answer { ok, codes, report: &report, damage: source.damage, torn: source.torn };
+    let code = if ok { exit::OK } else { exit::FAILED };
+    out.judged(code);
     if args.json {
         out.json(&answer)?;
     } else {
         show(out, &answer)?;
     }
-    Ok(ExitCode::from(if ok { exit::OK } else { exit::FAILED }))
+    Ok(ExitCode::from(code))
 }
 
 /// Gives the verifier the ledger's bytes, wherever they are.
@@ -178,7 +180,7 @@ fn show(out: &mut Out, answer: &Answer<'_>) -> Result<(), Failure> {
     fact(out, "result", tone, &text)?;
     out.flush()?;
     for warning in &report.warnings {
-        eprintln!("warning: {}", super::out::clean(&warning.to_string()));
+        tell!("warning: {}", super::out::clean(&warning.to_string()));
     }
     Ok(())
 }

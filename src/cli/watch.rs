@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::api::Api;
 use super::failure::Failure;
-use super::out::{Out, Tone, clean};
+use super::out::{Out, Tone, clean, tell};
 use super::when::{time_of_day, with_distance};
 use super::wire_people::Approval;
 
@@ -78,7 +78,7 @@ pub(super) fn run(args: &WatchArgs, api: &Api, json: bool, out: &mut Out) -> Res
             Err(error) if first || !passes(&error) => return Err(error),
             Err(error) => {
                 if !away {
-                    eprintln!("{}; trying again", clean(&error.to_string()));
+                    tell!("{}; trying again", clean(&error.to_string()));
                 }
                 away = true;
             }

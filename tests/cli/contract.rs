@@ -154,7 +154,7 @@ fn tests_are_found_below_the_settings() {
         ("sub/tests/refunds.policy.test.yaml", "nonsense"),
     ]);
     std::os::unix::fs::symlink("..", project.0.path().join("sub/tests/deep/round")).unwrap();
-    std::os::unix::fs::symlink("nowhere", project.0.path().join("sub/tests/dangling.yaml")).unwrap();
+    std::os::unix::fs::symlink("nowhere", project.0.path().join("sub/tests/dangling")).unwrap();
     let told = project.test(&["--config", "sub/reversi.config.yaml", "--json"]).exits(0);
     let answer = told.json();
     let files: Vec<&str> =
@@ -172,7 +172,7 @@ fn what_can_not_be_tested_is_told() {
         Project::with_manifests(&[("tests/a.yaml", FAILS), ("empty/x.txt", ""), ("policy/a.policy.test.yaml", "")]);
     project.file("broken/m.yaml", "- {tool: t, efect: read_only, permission: p}\n");
     project.file("tests.yaml", "- {name: n, tol: t}\n");
-    let fifo = project.0.path().join("tests/pipe.yaml");
+    let fifo = project.0.path().join("pipe.yaml");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     for (args, words) in [
         (&["nowhere.yaml"][..], "nowhere.yaml can't be read"),
@@ -180,7 +180,7 @@ fn what_can_not_be_tested_is_told() {
         (&["policy"], "there is no contract test in what was read"),
         (&["--filter", "writes"], "no contract test has a name with \"writes\" in it"),
         (&["--config", "nowhere.yaml"], "nowhere.yaml can't be read"),
-        (&["tests/pipe.yaml"], "tests/pipe.yaml is no file"),
+        (&["pipe.yaml"], "pipe.yaml is no file"),
     ] {
         let told = project.test(args).exits(1);
         assert!(told.out.is_empty() && told.err.contains(words), "{args:?}: {told:?}");
@@ -204,6 +204,27 @@ tests.yaml:1:13: [0].tol: unknown field \"tol\" (did you mean `tool`?)
     let alone = Project::with_manifests(&[]);
     assert!(alone.test(&[]).exits(1).err.contains("there is no folder tests: name the test files"));
     alone.test(&["--frobnicate"]).exits(64);
+}
+
+/// A test that is left out without a word looks like one that passed.
+#[test]
+fn what_is_named_like_a_test_and_can_not_be_read_is_told() {
+    let project = Project::with_manifests(&[("tests/a.yaml", PASSES), ("tests/x.txt", "")]);
+    let tests = project.0.path().join("tests");
+    // Neither is named like a test, and a folder may lead back to itself.
+    std::os::unix::fs::symlink("nowhere", tests.join("README")).unwrap();
+    std::os::unix::fs::symlink(".", tests.join("up")).unwrap();
+    project.test(&[]).exits(0);
+    for (name, target, words) in [
+        ("gone.yaml", "nowhere.yaml", "tests/gone.yaml can't be read"),
+        ("circle.json", "circle.json", "tests/circle.json can't be read"),
+        ("device.yml", "/dev/null", "tests/device.yml is no file"),
+    ] {
+        std::os::unix::fs::symlink(target, tests.join(name)).unwrap();
+        let told = project.test(&[]).exits(1);
+        assert!(told.out.is_empty() && told.err.contains(words), "{name}: {told:?}");
+        std::fs::remove_file(tests.join(name)).unwrap();
+    }
 }
 
 #[test]

@@ -149,6 +149,31 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
+fn a_closed_pipe_does_not_make_a_failed_check_a_success() {
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    let (bad, warned) = (folder.path().join("bad.yaml"), folder.path().join("warned.yaml"));
+    std::fs::write(&bad, "tool: t").unwrap();
+    std::fs::write(&warned, "{tool: t, effect: idempotent, permission: p}").unwrap();
+    let (bad, warned) = (bad.to_str().unwrap(), warned.to_str().unwrap());
+    for (args, code) in [
+        (&["validate", bad][..], 1),
+        (&["validate", bad, "--json"], 1),
+        (&["validate", warned], 0),
+        (&["lint", warned, "--strict"], 1),
+        (&["lint", warned], 0),
+        (&["test", bad, "-m", warned], 1),
+        (&["validate"], 64),
+        (&["test", "nowhere.yaml"], 1),
+    ] {
+        // Ends of pipes that nobody reads: what is written there fails, on stdout and on stderr.
+        let unread = || std::io::pipe().map(|(_, writer)| Stdio::from(writer)).unwrap();
+        let status = command(args).stdout(unread()).stderr(unread()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
 fn pipes_get_no_colours_even_if_asked() {
     let told = said(command(["validate", "manifests"]).env("TERM", "xterm-256color").env("CLICOLOR", "1"));
     assert!(!told.out.contains('\u{1b}'), "{told:?}");

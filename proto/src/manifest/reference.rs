@@ -42,12 +42,10 @@ pub struct Reference {
 /// Why a text is no reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// It does not start with `$`: a literal value, perhaps.
-    #[error("must be a reference, got {got}")]
-    NotAReference {
-        /// The text, quoted and cut.
-        got: String,
-    },
+    /// It does not start with `$`: a literal value, perhaps. It is not repeated, because it may be a secret, and errors
+    /// end up in logs.
+    #[error("must be a reference, got other text")]
+    NotAReference,
     /// A root that there isn't.
     #[error("must start with $args or $result, got {got}")]
     UnknownRoot {
@@ -80,7 +78,7 @@ impl Reference {
 impl FromStr for Reference {
     type Err = ReferenceError;
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        let rest = text.strip_prefix('$').ok_or_else(|| ReferenceError::NotAReference { got: quoted(text) })?;
+        let rest = text.strip_prefix('$').ok_or(ReferenceError::NotAReference)?;
         let (word, path) = rest.split_once('.').map_or((rest, None), |(word, path)| (word, Some(path)));
         let root = Root::ALL.into_iter().find(|root| root.as_str() == word);
         let root = root.ok_or_else(|| ReferenceError::UnknownRoot { got: quoted(text) })?;
