@@ -83,6 +83,22 @@ fn unknown_fields_are_errors_at_every_level() {
     assert_eq!((errors[0].line, errors[0].column), (4, 1));
 }
 
+/// `approval` has a `timeout` and all others a `timeout_ms`, so that one is written for the other.
+#[test]
+fn fields_without_the_end_of_their_name_are_recognized() {
+    for (field, hint) in [
+        ("timeout: 3s", Some("did you mean `timeout_ms`?")),
+        ("retry: {base: 3}", Some("did you mean `base_ms`?")),
+        ("audit: {retention: 3}", Some("did you mean `retention_days`?")),
+        ("approval: {timeout_ms: 3}", Some("did you mean `timeout`?")),
+        ("time: 3s", None),
+    ] {
+        let text = reader(field);
+        let errors = load("m.yaml", text.as_bytes()).expect_err(&text);
+        assert_eq!((errors[0].code, errors[0].hint.as_deref()), (Code::UnknownField, hint), "{field}");
+    }
+}
+
 #[test]
 fn free_text_lifecycle_and_version() {
     // A8 A15 A16

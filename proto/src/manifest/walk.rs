@@ -361,6 +361,15 @@ impl<'n> Object<'n> {
         field.and_then(|field| read(&field, report))
     }
 
+    /// The hint for a field whose name was cut at an underscore, like `timeout` for `timeout_ms`: too many edits away to
+    /// be near. Silent where several fields begin so.
+    fn without_its_end(&self, key: &str) -> Option<String> {
+        let begins = |name: &&&str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('_'));
+        let mut longer = self.known.iter().filter(begins);
+        let (only, None) = (longer.next()?, longer.next()) else { return None };
+        Some(format!("did you mean `{only}`?"))
+    }
+
     /// Reports every field that nobody asked for.
     pub(crate) fn finish(&self, report: &mut Report) {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&&*entry.key)) {
@@ -369,7 +378,8 @@ impl<'n> Object<'n> {
             }
             let path = key_path(&self.path, &entry.key);
             let message = format!("unknown field {}", quoted(&entry.key));
-            match special_hint(&entry.key) {
+            let hint = special_hint(&entry.key).map(str::to_owned).or_else(|| self.without_its_end(&entry.key));
+            match hint {
                 Some(hint) => report.add_hint(entry.pos, &path, Code::UnknownField, message, hint),
                 None => report.add_near(
                     entry.pos,
