@@ -237,7 +237,8 @@ fn is_named_like_one(file: &Path) -> bool {
     !hidden && ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known))
 }
 
-enum Content {
+pub(crate) enum Content {
+    /// All of it.
     Bytes(Vec<u8>),
     /// No regular file.
     Strange(&'static str),
@@ -245,7 +246,8 @@ enum Content {
     TooLarge(u64),
 }
 
-fn content(path: &Path) -> io::Result<Content> {
+/// What stands in a file that is named like a manifest or a test of one: never waits, never reads more than the limit.
+pub(crate) fn content(path: &Path) -> io::Result<Content> {
     // Never waits, in case the file has become a pipe since it was looked at.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

@@ -98,6 +98,7 @@ fn cases() -> Vec<(Code, String, String)> {
         (Code::L101, hidden("$result.id.part"), hidden("$result.ids")),
         (Code::L101, hidden("$result.id"), hidden("$args.id")),
         (Code::L102, undo_is("irreversible"), undo_is("idempotent")),
+        (Code::L104, undo_is("read_only"), undo_is("idempotent")),
         (Code::L103, tool("description: AKIAIOSFODNN7EXAMPLE"), tool("description: AKIAIOSFODNN7")),
         (
             Code::L103,
@@ -136,7 +137,7 @@ fn the_codes_have_the_levels_of_the_page() {
     assert_eq!(level(Level::Info), ["L016", "L021", "L022", "L027", "L032"]);
     let warnings = [
         "L010", "L011", "L012", "L013", "L014", "L015", "L019", "L024", "L030", "L031", "L033", "L034", "L035", "L101",
-        "L102", "L103",
+        "L102", "L103", "L104",
     ];
     assert_eq!(level(Level::Warning), warnings);
 }

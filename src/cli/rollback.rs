@@ -73,6 +73,9 @@ pub(super) fn run(args: &RollbackArgs, to: (&ServerArgs, bool), out: &mut Out) -
         let timeout = args.timeout.map(Duration::from_secs);
         ((value, report), in_time) = follow(&api, &place, (value, report), timeout)?;
     }
+    if args.wait && !report.complete {
+        out.judged(exit::FAILED);
+    }
     if json {
         out.json(&value)?;
     } else {

@@ -180,7 +180,7 @@ fn what_can_not_be_tested_is_told() {
         (&["policy"], "there is no contract test in what was read"),
         (&["--filter", "writes"], "no contract test has a name with \"writes\" in it"),
         (&["--config", "nowhere.yaml"], "nowhere.yaml can't be read"),
-        (&["pipe.yaml"], "pipe.yaml is no file"),
+        (&["pipe.yaml"], "pipe.yaml is a pipe, and only regular files are read"),
     ] {
         let told = project.test(args).exits(1);
         assert!(told.out.is_empty() && told.err.contains(words), "{args:?}: {told:?}");
@@ -218,7 +218,7 @@ fn what_is_named_like_a_test_and_can_not_be_read_is_told() {
     for (name, target, words) in [
         ("gone.yaml", "nowhere.yaml", "tests/gone.yaml can't be read"),
         ("circle.json", "circle.json", "tests/circle.json can't be read"),
-        ("device.yml", "/dev/null", "tests/device.yml is no file"),
+        ("device.yml", "/dev/null", "tests/device.yml is a device, and only regular files"),
     ] {
         std::os::unix::fs::symlink(target, tests.join(name)).unwrap();
         let told = project.test(&[]).exits(1);

@@ -77,6 +77,8 @@ codes! {
     L102, Warning;
     /// A literal that looks like a secret.
     L103, Warning;
+    /// The undo is a read-only tool.
+    L104, Warning;
 }
 
 impl fmt::Display for Code {

@@ -47,8 +47,14 @@ fn undo_tool(set: &ManifestSet, manifest: &Manifest, found: &mut Found) {
     let Some(undo) = set.get(&compensation.tool) else { return };
     let (tool, effect) = (&undo.tool, undo.effect);
     match effect {
-        // Reading twice is no harm; that it undoes nothing is another matter.
-        Effect::ReadOnly | Effect::Idempotent => {}
+        // Reading twice is no harm, but it undoes nothing.
+        Effect::ReadOnly => {
+            let message =
+                format!("the undo {tool} is read_only: a rollback would call it, and nothing would be undone");
+            let fix = "name the tool that takes the effect back; a tool that only looks belongs into verification";
+            found.add(manifest, Code::L104, "compensation.tool", message, fix);
+        }
+        Effect::Idempotent => {}
         Effect::Reversible | Effect::Compensable | Effect::Irreversible => {
             let message = format!(
                 "the compensation tool {tool} is {effect} and not idempotent, but rollback retries it: a retry could \

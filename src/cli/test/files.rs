@@ -1,12 +1,12 @@
 //! Which files hold contract tests. Must not know what is in them.
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use reversi_proto::manifest::FILE_BYTES_MAX;
 
 use super::Failure;
+use crate::manifests::{Content, content};
 
 /// Ends of test files' names.
 const ENDS: [&str; 3] = ["yaml", "yml", "json"];
@@ -22,16 +22,16 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(search.found)
 }
 
-/// At most one byte more than may be: the loader says that it is too much.
+/// What stands in it, if it is a regular file of a size that can be meant.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |error: io::Error| Failure::io("read", file, &error);
-    // A pipe could keep us waiting for ever.
-    if !std::fs::metadata(file).map_err(failed)?.is_file() {
-        return Err(Failure::Input(format!("{} is no file", file.display())));
+    match content(file).map_err(|error| Failure::io("read", file, &error))? {
+        Content::Bytes(bytes) => Ok(bytes),
+        Content::Strange(kind) => Err(Failure::Input(format!("{} is {kind}, and only regular files are read", file.display()))),
+        Content::TooLarge(bytes) => {
+            let name = file.display();
+            Err(Failure::Input(format!("{name} has {bytes} bytes, at most {FILE_BYTES_MAX} are read: split it")))
+        }
     }
-    let (mut bytes, limit) = (Vec::new(), FILE_BYTES_MAX as u64 + 1);
-    File::open(file).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
 }
 
 /// `refunds.policy.test.yaml`: a test of the policy.
