@@ -2,8 +2,12 @@
 //! hold of whole sequences.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use proptest::prelude::*;
+use reversi_proto::access::Principal;
 use reversi_proto::aggregate::Aggregate as _;
-use reversi_proto::event::v1::{Mode, Outcome, Target};
+use reversi_proto::approval::ApprovalStatus;
+use reversi_proto::event::v1::{Mode, Outcome, Role, Target};
+use reversi_proto::event::{Event, UndoEvent};
+use reversi_proto::ids::{ApprovalId, ToolName};
 use reversi_proto::run::{Report, RunCommand, RunEffect, RunStatus};
 use reversi_proto::testing::{World, json, tool};
 use reversi_proto::undo::{CallEnd, Phase, ReadEnd, UndoCommand};
@@ -21,6 +25,13 @@ const TOOLS: &[&str] = &[
     "second.check",
     "third.use",
     "vault.put",
+    "vault.put",
+    "safe.put",
+    "safe.put",
+    "book.read",
+    "book.read",
+    "money.tip",
+    "money.wire",
     "fs.stat",
     "draft.tool",
     "unheard.of",
@@ -49,6 +60,40 @@ enum Op {
     Serve(bool),
     Over(bool),
     OtherRunTakes(u32),
+    PreApprove(usize),
+    Vote(usize, usize, Word),
+    Fire(usize),
+    Rekey(bool),
+    CallGranted(usize),
+}
+
+/// What a person says to an approval.
+#[derive(Debug, Clone, Copy)]
+enum Word {
+    Yes,
+    No,
+    Withdraw,
+    Revoke,
+    BreakGlass,
+    Review,
+}
+
+/// Tools of [`TOOLS`] that ask people, or whose undo does.
+const ASKING: &[&str] = &["vault.put", "safe.put", "book.read", "money.tip", "money.wire"];
+/// Persons of the stories who may have a say, and one who has none; more of those who can make a quorum.
+const VOTERS: &[&str] = &["fred", "fiona", "fred", "fiona", "carl", "anna", "greta", "ada", "owner"];
+/// The operator who says yes in advance is another one than who starts rollbacks.
+const IN_ADVANCE: &[&str] = &["book.read", "vault.remove", "safe.clear", "money.tip"];
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        12 => Just(Word::Yes),
+        1 => Just(Word::No),
+        1 => Just(Word::Withdraw),
+        1 => Just(Word::Revoke),
+        1 => Just(Word::BreakGlass),
+        1 => Just(Word::Review),
+    ]
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -76,19 +121,46 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<bool>().prop_map(Op::Serve),
         1 => any::<bool>().prop_map(Op::Over),
         1 => step.prop_map(Op::OtherRunTakes),
+        1 => (0..IN_ADVANCE.len()).prop_map(Op::PreApprove),
+        16 => (0..12_usize, 0..VOTERS.len(), word()).prop_map(|(id, who, word)| Op::Vote(id, who, word)),
+        1 => (0..12_usize).prop_map(Op::Fire),
+        1 => any::<bool>().prop_map(Op::Rekey),
+        4 => (0..12_usize).prop_map(Op::CallGranted),
+    ]
+}
+
+/// Mostly what asks people and what they answer, so that grants are used, and not only asked for.
+fn asking_op() -> impl Strategy<Value = Op> {
+    let asking: Vec<usize> = (0..TOOLS.len()).filter(|tool| ASKING.contains(&TOOLS[*tool])).collect();
+    let some = 0..12_usize;
+    prop_oneof![
+        3 => op(),
+        3 => prop::sample::select(asking).prop_map(|tool| Op::Begin(tool, 0)),
+        6 => (some.clone(), 0..4_usize).prop_map(|(id, who)| Op::Vote(id, who, Word::Yes)),
+        2 => some.clone().prop_map(Op::CallGranted),
+        3 => (0..12_u32).prop_map(|step| Op::Complete(step, Outcome::Succeeded, 0)),
+        1 => Just(Op::Rollback(false, 0)),
+        4 => Just(Op::Settle),
+        4 => Just(Op::AttemptReady),
+        2 => (0..12_u32).prop_map(Op::Attempt),
+        1 => prop::bool::weighted(0.3).prop_map(Op::Rekey),
+        3 => (0..12_u32).prop_map(|step| Op::CallEnds(step, 0)),
     ]
 }
 
 /// A run's life and the calls that were made in it.
 struct Life {
     world: World,
+    otto: Principal,
     calls: Vec<reversi_proto::run::BeginCall>,
     rollbacks: u8,
 }
 
 impl Life {
     fn new(mode: Mode) -> Self {
-        Self { world: World::new(mode), calls: vec![], rollbacks: 0 }
+        let mut world = World::asking(mode);
+        let otto = world.give_key("otto", "otto", &[Role::Operator], &["finance"]);
+        Self { world, otto, calls: vec![], rollbacks: 0 }
     }
 
     fn step(&self, pick: u32) -> u32 {
@@ -151,6 +223,7 @@ impl Life {
                 }
                 true
             }
+            Op::PreApprove(_) | Op::Vote(..) | Op::Fire(_) | Op::Rekey(_) | Op::CallGranted(_) => self.try_approval(op),
             Op::Attempt(_)
             | Op::AttemptReady
             | Op::CallEnds(..)
@@ -176,6 +249,69 @@ impl Life {
         }
         self.calls.push(call.clone());
         self.world.begin_call(call).is_ok()
+    }
+
+    /// One that may still change if there is one.
+    fn approval(&self, pick: usize) -> Option<ApprovalId> {
+        let all = || self.world.run.approvals();
+        let alive: Vec<_> = all().filter(|approval| approval.status().is_alive()).map(|a| a.id().clone()).collect();
+        let some = if alive.is_empty() { all().map(|approval| approval.id().clone()).collect() } else { alive };
+        (!some.is_empty()).then(|| some[pick % some.len()].clone())
+    }
+
+    fn try_approval(&mut self, op: &Op) -> bool {
+        match op {
+            Op::PreApprove(tool) => {
+                // Ids of requests are counted from 1 on.
+                let n = 255 - u8::try_from(self.world.run.approvals().count()).unwrap();
+                self.world.pre_approve(n, IN_ADVANCE[*tool], self.otto.clone()).is_ok()
+            }
+            Op::Vote(pick, who, word) => {
+                let (Some(id), who) = (self.approval(*pick), VOTERS[*who]) else { return true };
+                match word {
+                    Word::Yes => self.world.approve(&id, who).is_ok(),
+                    Word::No => self.world.deny(&id, who).is_ok(),
+                    Word::Withdraw => self.world.withdraw(&id, who).is_ok(),
+                    Word::Revoke => self.world.revoke(&id, who).is_ok(),
+                    Word::BreakGlass => self.world.break_glass(&id, "greta").is_ok(),
+                    Word::Review => self.world.review(&id, who).is_ok(),
+                }
+            }
+            Op::Fire(pick) => {
+                let id = self.approval(*pick);
+                let due = id.and_then(|id| Some((self.world.approval(&id).deadline()?.0, id)));
+                if let Some((at, id)) = due {
+                    self.world.now = self.world.now.max(at);
+                    assert!(self.world.fire(&id) > 0, "a timer that comes to nothing would fire for ever");
+                }
+                true
+            }
+            Op::CallGranted(pick) => {
+                let granted = self.world.run.approvals().filter(|it| it.status() == ApprovalStatus::Approved);
+                let tools: Vec<ToolName> = granted.filter_map(|it| Some(it.ask()?.tool.clone())).collect();
+                let wanted = (!tools.is_empty()).then(|| tools[pick % tools.len()].clone());
+                // Which of them it was granted for stands in no public record.
+                for args in ARGS {
+                    if let Some(tool) = wanted.as_ref().filter(|_| self.world.run.steps().len() < 12) {
+                        let call = self.world.call(tool.as_str(), args);
+                        if self.world.begin_call(call).is_err() {
+                            return false;
+                        }
+                    }
+                }
+                true
+            }
+            Op::Rekey(void) => {
+                // Whose vote counted may have no say any more, and gets it back.
+                if *void {
+                    self.world.revoke_key("fiona");
+                } else {
+                    self.world.give_key("fiona", "fiona", &[Role::Approver], &["finance"]);
+                }
+                true
+            }
+            _ => true,
+        }
     }
 
     fn try_undo(&mut self, op: &Op) -> bool {
@@ -305,6 +441,17 @@ fn assert_report_is_true(world: &World) {
     assert!(world.run.status() != RunStatus::RolledBack || report.complete);
 }
 
+/// Where an undo needs a yes, its first attempt used a grant up, and no later one used another.
+fn assert_no_undo_without_its_grant(world: &World) {
+    let mut attempted = std::collections::BTreeSet::new();
+    for logged in &world.log {
+        let Event::Undo(UndoEvent::Attempted(body, ())) = &logged.event else { continue };
+        let needs = world.run.step(body.step).unwrap().undo_pin.as_ref().unwrap().approval;
+        let first = attempted.insert(body.step);
+        assert_eq!(body.approval.is_some(), needs && first, "step {} attempt {}", body.step, body.attempt);
+    }
+}
+
 fn assert_folds_alike(world: &World) {
     let (run, undos) = world.refold();
     assert_eq!(run, world.run);
@@ -323,6 +470,17 @@ proptest! {
             assert_report_is_true(&life.world);
         }
         assert_folds_alike(&life.world);
+    }
+
+    #[test]
+    fn lives_full_of_approvals_keep_every_invariant(ops in prop::collection::vec(asking_op(), 1..90)) {
+        let mut life = Life::new(Mode::Enforce);
+        for op in &ops {
+            life.apply(op);
+            assert_report_is_true(&life.world);
+        }
+        assert_folds_alike(&life.world);
+        assert_no_undo_without_its_grant(&life.world);
     }
 
     #[test]
