@@ -55,6 +55,8 @@ impl Entity for Undo {
             let spec = spec_of(run, step, &asked)?;
             let calling = asked.is_calling(&UndoKey(run.id().clone(), step));
             let calls_are_over = !calling && asked.tools.earlier_calls_are_over(&spec.tool);
+            // Read before the grant is looked at: if it is older than what was looked at, the append is tried again.
+            let access_version = asked.globals().access_version;
             let facts = UndoFacts {
                 turn: if asked.parked { Err(NotReady::Parked) } else { run.turn_of(step) },
                 spec,
@@ -62,6 +64,7 @@ impl Entity for Undo {
                 run_seq: run.chain().next_run_seq(),
                 payload_key,
                 grant: grant_of(run, step, &asked),
+                access_version,
                 claim: run.step(step).and_then(reversi_proto::run::Step::claim_stream),
                 calls_are_over,
                 random,

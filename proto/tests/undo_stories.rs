@@ -74,6 +74,7 @@ fn facts() -> UndoFacts {
         calls_are_over: false,
         random: 1_000_000_007,
         grant: Ok(None),
+        access_version: None,
     }
 }
 

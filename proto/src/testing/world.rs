@@ -445,6 +445,7 @@ impl World {
             calls_are_over: self.calls_are_over,
             random: self.random,
             grant: self.grant(step),
+            access_version: self.version(&StreamId::Access),
         };
         let undo = self.undos.get(&step).cloned().unwrap_or_else(|| Undo::new(self.run.id().clone(), step));
         let decision = undo.decide(self.now, command, &facts)?;

@@ -53,6 +53,8 @@ impl Undo {
         if let (Some((id, wake)), Some((_, streams))) = (grant, decision.records.first_mut()) {
             streams.push(StreamId::Approval(id.clone()));
             decision.wakes.insert(StreamId::Approval(id.clone()), *wake);
+            // Its voters must not have lost meanwhile what they held.
+            decision.expect.push((StreamId::Access, facts.access_version));
         }
         Ok(decision)
     }

@@ -202,6 +202,8 @@ pub struct UndoFacts {
     /// The grant that the first attempt uses up, and when its stream must be woken after that; None where it needs none,
     /// an error where it needs one and there is none that may be used now.
     pub grant: Result<Option<(ApprovalId, Wake)>, NoGrant>,
+    /// Version of the `access` stream when the grant's voters were looked at.
+    pub access_version: Option<Seq>,
 }
 
 /// There is no grant that may be used now.

@@ -26,7 +26,9 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     match content(file).map_err(|error| Failure::io("read", file, &error))? {
         Content::Bytes(bytes) => Ok(bytes),
-        Content::Strange(kind) => Err(Failure::Input(format!("{} is {kind}, and only regular files are read", file.display()))),
+        Content::Strange(kind) => {
+            Err(Failure::Input(format!("{} is {kind}, and only regular files are read", file.display())))
+        }
         Content::TooLarge(bytes) => {
             let name = file.display();
             Err(Failure::Input(format!("{name} has {bytes} bytes, at most {FILE_BYTES_MAX} are read: split it")))
