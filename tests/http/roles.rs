@@ -9,6 +9,12 @@ const AGENT: &[&str] = &["agent"];
 const READERS: &[&str] = &["auditor", "operator", "admin"];
 const OPERATORS: &[&str] = &["operator", "admin"];
 const ADMIN: &[&str] = &["admin"];
+const APPROVERS: &[&str] = &["approver"];
+/// Who reads approvals as a whole; an agent only those that it asked for.
+const LOOKERS: &[&str] = &["approver", "auditor", "operator", "admin", "breakglass"];
+const PEOPLE: &[&str] = &["approver", "auditor", "operator", "admin"];
+/// Of no approval.
+const APR: &str = "/v1/approvals/apr_00000000000000000000000000000009";
 
 /// Each is refused for a reason of its own once the role is right, so that no request changes what the next one sees.
 fn endpoints() -> Vec<(&'static str, &'static str, Value, &'static [&'static str])> {
@@ -31,6 +37,39 @@ fn endpoints() -> Vec<(&'static str, &'static str, Value, &'static [&'static str
         ("GET", "/v1/me", Value::Null, &["agent", "approver", "auditor", "operator", "admin", "breakglass"]),
         ("POST", "/v1/reload", json!({}), ADMIN),
         ("POST", "/v1/keys", json!({"actor": "new", "roles": ["auditor"]}), ADMIN),
+        ("GET", "/v1/keys", Value::Null, ADMIN),
+        ("DELETE", "/v1/keys/k00000000000", Value::Null, ADMIN),
+        ("POST", "/v1/keys/k00000000000/rotate", json!({}), ADMIN),
+        ("GET", "/v1/groups", Value::Null, &["approver", "auditor", "operator", "admin"]),
+        ("POST", "/v1/groups", json!({"group": "g", "members": []}), ADMIN),
+        ("DELETE", "/v1/groups/none", Value::Null, ADMIN),
+        ("GET", "/v1/halt", Value::Null, PEOPLE),
+        ("POST", "/v1/halt", json!({"reason": "x", "scope": "run:none"}), ADMIN),
+        ("POST", "/v1/resume", json!({"scope": "run:none"}), ADMIN),
+        ("GET", "/v1/delegations", Value::Null, PEOPLE),
+        (
+            "POST",
+            "/v1/delegations",
+            json!({"to": "x", "roles": [], "end": "2030-01-01T00:00:00Z"}),
+            &["approver", "admin"],
+        ),
+        ("DELETE", "/v1/delegations/dlg_00000000000000000000000000000009", Value::Null, &["approver", "admin"]),
+        ("GET", "/v1/reviews", Value::Null, PEOPLE),
+        ("GET", "/v1/approvals", Value::Null, LOOKERS),
+        ("POST", "/v1/runs/r/approvals", json!({"tool": "no.tool"}), OPERATORS),
+    ]
+}
+
+/// What is said to an approval, by path.
+fn words() -> Vec<(String, &'static [&'static str])> {
+    let word = |name: &str, roles| (format!("{APR}/{name}"), roles);
+    vec![
+        word("approve", APPROVERS),
+        word("deny", APPROVERS),
+        word("withdraw", APPROVERS),
+        word("revoke", &["approver", "operator", "admin"]),
+        word("break-glass", &["breakglass"]),
+        word("review", PEOPLE),
     ]
 }
 
@@ -49,7 +88,9 @@ async fn each_endpoint_refuses_each_other_role() {
     for role in ["approver", "auditor", "operator", "breakglass"] {
         keys.insert(role, daemon.new_key(&format!("a-{role}"), role).await);
     }
-    for (method, path, body, allowed) in endpoints() {
+    let said = words();
+    let said = said.iter().map(|(path, allowed)| ("POST", path.as_str(), json!({"reason": "x"}), *allowed));
+    for (method, path, body, allowed) in endpoints().into_iter().chain(said) {
         ask(&daemon, (method, path, &body), "").await.problem(401, "key.invalid");
         for (role, key) in &keys {
             let reply = ask(&daemon, (method, path, &body), key).await;
